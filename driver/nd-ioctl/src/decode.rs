@@ -1,4 +1,4 @@
-//! Reading inputs, writing outputs, and how a request ends.
+//! Reads inputs, writes outputs, completes requests.
 
 use ndk_abi::nd_ioctl::ND_IOCTL_VERSION;
 use ndk_abi::softndk_ioctl::SOFTNDK_IOCTL_VERSION;
@@ -13,14 +13,14 @@ use crate::Request;
 // Both protocols start each input with the same number.
 const _: () = assert!(ND_IOCTL_VERSION == SOFTNDK_IOCTL_VERSION);
 
-/// How a request that does not pend ends: the bytes of its output, or a status.
+/// The result of a request that does not pend: the number of output bytes, or a failure.
 pub(crate) type Reply = Result<usize, Failure>;
 
-/// An unsuccessful end.
+/// The status of a request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) status: NTSTATUS,
-    /// With STATUS_BUFFER_OVERFLOW the length that was needed, else 0.
+    /// With STATUS_BUFFER_OVERFLOW the length needed, else 0.
     pub(crate) information: usize,
 }
 
@@ -30,15 +30,15 @@ impl From<NTSTATUS> for Failure {
     }
 }
 
-/// STATUS_BUFFER_OVERFLOW: the output would have needed `length` bytes.
+/// STATUS_BUFFER_OVERFLOW: the output needs `length` bytes.
 pub(crate) fn overflow(length: usize) -> Failure {
     Failure { status: STATUS_BUFFER_OVERFLOW, information: length }
 }
 
-/// Completes a request in its dispatch routine. Returns the status for that to return.
+/// Completes a request in its dispatch routine. Returns the status that the dispatch routine has to return.
 ///
-/// Of a warning the I/O manager tells the sender twice if the file is for overlapped requests and the request has not pended: as the call's
-/// status, and by event and packet, as of a success. So it pends.
+/// A request that ends with a warning is marked pending: without that, if the file is for overlapped requests, the I/O manager would report
+/// the warning twice, as the call's status and, as for a success, by event and completion packet.
 pub(crate) fn finish(request: impl Request, reply: Reply) -> NTSTATUS {
     let (status, information) = match reply {
         Ok(length) => (STATUS_SUCCESS, length),
@@ -51,8 +51,8 @@ pub(crate) fn finish(request: impl Request, reply: Reply) -> NTSTATUS {
     }
 }
 
-/// A copy of the structure that the input starts with. Too short: STATUS_BUFFER_TOO_SMALL, as
-/// WdfRequestRetrieveInputBuffer says it. Wrong version: STATUS_INVALID_DEVICE_REQUEST.
+/// A copy of the structure at the start of the input. STATUS_BUFFER_TOO_SMALL: the input is shorter (WdfRequestRetrieveInputBuffer returns
+/// that status too). STATUS_INVALID_DEVICE_REQUEST: the version is wrong.
 pub(crate) fn input<T: FromBytes>(request: &impl Request) -> Result<T, NTSTATUS> {
     let bytes = request.input();
     let (structure, _) = T::read_from_prefix(bytes).map_err(|_| STATUS_BUFFER_TOO_SMALL)?;
@@ -63,7 +63,7 @@ pub(crate) fn input<T: FromBytes>(request: &impl Request) -> Result<T, NTSTATUS>
     Ok(structure)
 }
 
-/// `length` bytes at `offset` of the input. Outside of it: STATUS_INVALID_PARAMETER.
+/// `length` bytes at `offset` of the input. STATUS_INVALID_PARAMETER: they are not inside the input.
 pub(crate) fn range(request: &impl Request, offset: u32, length: u32) -> Result<&[u8], NTSTATUS> {
     if length == 0 {
         return Ok(&[]);
@@ -73,13 +73,13 @@ pub(crate) fn range(request: &impl Request, offset: u32, length: u32) -> Result<
     request.input().get(start..end).ok_or(STATUS_INVALID_PARAMETER)
 }
 
-/// Makes sure that a `T` will fit into the output, before anything is changed. Else STATUS_BUFFER_TOO_SMALL, as
-/// WdfRequestRetrieveOutputBuffer says it.
+/// Checks, before anything changes, that a `T` fits into the output. Else STATUS_BUFFER_TOO_SMALL (WdfRequestRetrieveOutputBuffer returns
+/// that status too).
 pub(crate) fn room_for<T>(request: &impl Request) -> Result<(), NTSTATUS> {
     if request.output_length() < size_of::<T>() { Err(STATUS_BUFFER_TOO_SMALL) } else { Ok(()) }
 }
 
-/// Writes the output.
+/// Writes `value` to the output and returns its size.
 pub(crate) fn output<T: IntoBytes + Immutable>(request: &mut impl Request, value: &T) -> Reply {
     value.write_to_prefix(request.output()).map_err(|_| STATUS_BUFFER_TOO_SMALL)?;
     Ok(size_of::<T>())

@@ -15,14 +15,14 @@ pub struct Device<H: Host> {
 }
 
 impl<H: Host> Device<H> {
-    /// The device of `host`.
+    /// The control device of `host`.
     pub fn new(host: H) -> Result<Self, OutOfMemory> {
         let contexts = SpinLock::<_, H::Platform>::new(Slab::new(PoolQuota::UNLIMITED.no_charge()));
         Ok(Self { state: Arc::try_new(DeviceState::new(host))?, contexts: Arc::try_new(contexts)? })
     }
 
-    /// A new open of the device (IRP_MJ_CREATE), by the process with this number, the only one whose requests it serves. Numbers
-    /// may be used again when all files of their process are cleaned up. IRQL PASSIVE.
+    /// Opens a file (IRP_MJ_CREATE) for the process with number `process`, the only process whose requests the file serves. A number may be
+    /// used again once all files of its process are cleaned up. IRQL PASSIVE.
     pub fn open(&self, process: u64) -> Result<File<H>, NTSTATUS> {
         File::new(self.state.clone(), self.contexts.clone(), process)
     }

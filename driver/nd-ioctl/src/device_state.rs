@@ -4,14 +4,14 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::Host;
 
-/// The state of a control device; it lives until the last file is gone.
+/// The state of a control device, which lives until the last file is closed.
 pub(crate) struct DeviceState<H: Host> {
     pub(crate) host: H,
     /// Open files.
     pub(crate) files: AtomicU32,
-    /// Requests not yet completed.
+    /// Requests that are pended now.
     pub(crate) pended: AtomicU32,
-    /// Requests ever received, and how many of them were doorbells. Those for diagnostics are not counted.
+    /// Requests ever received, and the doorbells among them. Diagnostic requests are not counted.
     pub(crate) requests: AtomicU64,
     pub(crate) doorbells: AtomicU64,
 }

@@ -1,7 +1,7 @@
-//! What can be seen of the whole driver: by any file, at any time, also when requests of others are stuck.
+//! Diagnostic requests, about the whole driver. Any file can send them at any time, also while other requests are stuck.
 //!
-//! Nothing here changes anything, allocates, or keeps a reference. The locks that are taken are those of the tables, each for the time
-//! of one look, so that a list is as long as one request may be; who wants the rest asks again from where it ended.
+//! They change nothing, allocate nothing, and keep no reference. They take only the locks of the tables, each for one entry. One request
+//! returns a bounded part of a list; the program asks for the next part from where the last one ended.
 
 use core::net::SocketAddr;
 use core::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use crate::decode::{Reply, input, output, overflow, room_for};
 use crate::device_state::DeviceState;
 use crate::{Host, Request};
 
-/// What is alive in the driver.
+/// SOFTNDK_DIAGNOSTICS: counts of live objects, memory and requests.
 #[inline(never)]
 pub(crate) fn diagnostics<H: Host>(device: &DeviceState<H>, request: &mut H::Request) -> Reply {
     input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
@@ -34,7 +34,7 @@ pub(crate) fn diagnostics<H: Host>(device: &DeviceState<H>, request: &mut H::Req
     output(request, &diagnostics)
 }
 
-/// SOFTNDK_ADAPTER: the adapter, open or not, RDMA on or off.
+/// SOFTNDK_ADAPTER: the adapter, whether it is open or not and whether RDMA is on or off.
 #[inline(never)]
 pub(crate) fn adapter<H: Host>(device: &DeviceState<H>, request: &mut H::Request) -> Reply {
     input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
@@ -101,13 +101,13 @@ pub(crate) fn endpoints<H: Host>(device: &DeviceState<H>, request: &mut H::Reque
     part(request, |place| device.host.endpoint(place))
 }
 
-/// A structure, or STATUS_BUFFER_OVERFLOW with its length.
+/// Writes the whole structure, or fails with STATUS_BUFFER_OVERFLOW and its length.
 fn whole<T: IntoBytes + Immutable>(request: &mut impl Request, value: &T) -> Reply {
     if request.output_length() < size_of::<T>() { Err(overflow(size_of::<T>())) } else { output(request, value) }
 }
 
-/// A part of a list: as many entries as there is room for, of a bounded number of places. `at` says what is at a place; `None` behind
-/// the last one.
+/// Writes a part of a list: as many entries as the output holds, from at most SOFTNDK_LIST_PLACES places. `at` returns the entry at a
+/// place, `Some(None)` for an empty place, `None` behind the last place.
 fn part<T: IntoBytes + Immutable>(request: &mut impl Request, at: impl Fn(usize) -> Option<Option<T>>) -> Reply {
     const HEAD: usize = size_of::<SOFTNDK_LIST>();
     let start = input::<SOFTNDK_LIST_QUERY>(request)?.Start;
@@ -138,7 +138,7 @@ fn part<T: IntoBytes + Immutable>(request: &mut impl Request, at: impl Fn(usize)
     finish(request, &list, used)
 }
 
-/// Writes the head of a list, of which so many bytes are there.
+/// Writes the head of a list. `used`: bytes of the output, including the entries already written.
 fn finish(request: &mut impl Request, list: &SOFTNDK_LIST, used: usize) -> Reply {
     output(request, list)?;
     Ok(used)

@@ -1,5 +1,5 @@
-//! From the control code to its function. A function that takes a few hundred bytes of stack is `#[inline(never)]`: inlined, the
-//! frame of [`File::dispatch`] would be the sum of them all.
+//! Calls the function of a control code. A function with a few hundred bytes of stack is `#[inline(never)]`: if all were inlined, the frame
+//! of [`File::dispatch`] would be the sum of their frames.
 
 use core::sync::atomic::Ordering;
 
@@ -50,11 +50,11 @@ use crate::{
 };
 
 impl<H: Host> File<H> {
-    /// Serves a request of the process with number `process`: completes it or pends it. Returns what the dispatch routine has to
-    /// return: the status the request was completed with, or STATUS_PENDING.
+    /// Serves a request of the process with number `process`: completes or pends it. Returns the status that the dispatch routine has to
+    /// return: that of the completed request, or STATUS_PENDING.
     ///
-    /// Handles of files can be inherited and duplicated. Of another process than the one that opened the file each request is
-    /// STATUS_INVALID_DEVICE_REQUEST: the addresses in it mean other memory.
+    /// STATUS_INVALID_DEVICE_REQUEST: the request comes from another process than the one that opened the file, which is possible as
+    /// handles can be inherited and duplicated. The addresses in such a request mean other memory.
     pub fn dispatch(&self, mut request: H::Request, process: u64, passive: &Passive<'_>) -> NTSTATUS {
         if process != self.process {
             return request.complete(STATUS_INVALID_DEVICE_REQUEST, 0);
@@ -88,11 +88,11 @@ impl<H: Host> File<H> {
                 listener::get_connection_request(handles, Sent::new(request, &self.state))
             }
             _ => match (code, serve(context, code, &mut request, passive)) {
-                // Clients wait for it to be told, without a look at what the call returned (ndspi.md section 5, rule e).
+                // Clients wait for the event or completion packet, whatever status the call returned (ndspi.md section 5, rule e).
                 (IOCTL_ND_MR_REGISTER | IOCTL_ND_MR_DEREGISTER | IOCTL_SOFTNDK_NOP, Ok(length)) => {
                     request.complete_pending(STATUS_SUCCESS, length)
                 }
-                // What it had found is being taken away, in an order of its own.
+                // The context is ending, and closes its objects in an order of its own, which may be why the request failed.
                 (_, Err(_)) if handles.are_closed() => finish(request, Err(STATUS_DEVICE_REMOVED.into())),
                 (_, reply) => finish(request, reply),
             },
@@ -100,7 +100,7 @@ impl<H: Host> File<H> {
     }
 }
 
-/// The codes that do not need PROVIDER_INIT, and those that no user may ever send.
+/// Serves the codes that need no PROVIDER_INIT, and refuses those that no program may send. `None`: the code needs PROVIDER_INIT.
 #[inline(never)]
 fn before_init<H: Host>(by: &File<H>, code: u32, request: &mut H::Request, passive: &Passive<'_>) -> Option<Reply> {
     Some(match code {
@@ -115,13 +115,12 @@ fn before_init<H: Host>(by: &File<H>, code: u32, request: &mut H::Request, passi
         IOCTL_SOFTNDK_TEST_LINK => provider::test_link(by, request, passive),
         IOCTL_SOFTNDK_TEST_SMB_DIRECT => provider::test_smb_direct(&by.device, request, passive),
         _ if is_for_users(code) => return None,
-        // Unknown ones, and those of kernel callers (NDK_MR_REGISTER, all of partitions), which come by
-        // IRP_MJ_INTERNAL_DEVICE_CONTROL.
+        // Unknown codes, and those of kernel callers (NDK_MR_REGISTER, all of partitions), which come by IRP_MJ_INTERNAL_DEVICE_CONTROL.
         _ => Err(STATUS_INVALID_DEVICE_REQUEST.into()),
     })
 }
 
-/// The codes that complete at once.
+/// Serves the codes that complete before they return.
 #[inline(never)]
 fn serve<H: Host>(
     context: &Ref<ProviderContext<H>, H>,
@@ -194,7 +193,7 @@ fn serve<H: Host>(
     }
 }
 
-/// Whether the code only looks at the driver, which does not count.
+/// Whether this is the code of a diagnostic request, which is not counted.
 fn is_diagnostic(code: u32) -> bool {
     matches!(
         code,
@@ -206,7 +205,7 @@ fn is_diagnostic(code: u32) -> bool {
     )
 }
 
-/// Whether a user may send the code once the provider is initialised: the operations of each resource, and our own.
+/// Whether a program may send the code after PROVIDER_INIT: the operations of each resource, and SoftNDK's own codes.
 fn is_for_users(code: u32) -> bool {
     matches!(
         code,
@@ -226,7 +225,7 @@ fn is_for_users(code: u32) -> bool {
     ) && code & 3 == METHOD_BUFFERED
 }
 
-/// Has the rings of an object looked at again.
+/// Schedules a run that serves the rings of a queue pair, a CQ or an SRQ.
 fn doorbell<H: Host>(device: &DeviceState<H>, handles: &Handles<H>, request: &H::Request) -> Reply {
     let handle = handle(request)?;
     device.doorbells.fetch_add(1, Ordering::Relaxed);
@@ -240,7 +239,7 @@ fn doorbell<H: Host>(device: &DeviceState<H>, handles: &Handles<H>, request: &H:
     Ok(0)
 }
 
-/// `*_CANCEL_IO` of an object for which no request waits.
+/// `*_CANCEL_IO` of an object whose requests never pend.
 fn nothing_waits<T>(_: T) -> Reply {
     Ok(0)
 }

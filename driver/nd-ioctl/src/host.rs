@@ -1,4 +1,4 @@
-//! What the control device needs of the kernel around it. Implemented by softndk.sys (IRPs, MDLs, NDIS) and by the
+//! The interface between the control device and the kernel around it. softndk.sys implements it (IRPs, MDLs, NDIS), and so does the
 //! in-process front end of the harness (over the simulated kernel).
 #![allow(unsafe_code, reason = "traits whose implementers promise memory validity to an NDK provider")]
 
@@ -18,33 +18,33 @@ use crate::File;
 /// The kernel around one control device, which serves one adapter.
 ///
 /// # Safety
-/// The MDL of a [`Pinned`] describes exactly what was asked for: its pages are locked, with the access asked for, and
+/// The MDL of a [`Pinned`] describes exactly the requested range: its pages are locked, for the requested access, and
 /// `MmGetMdlVirtualAddress` is the user address.
 pub unsafe trait Host: AdapterSource<<Self as Host>::Platform> + Send + Sync + 'static {
-    /// Memory, locks, events.
+    /// The kernel's memory, locks and events.
     type Platform: Platform;
     /// An IOCTL request.
     type Request: Request;
     /// Locked user memory.
     type Pinned: Pinned;
 
-    /// Bytes that the whole driver locks at most, in whole pages ([`crate::locked_bytes`]). One process gets half of them at most.
+    /// The most bytes that the whole driver locks, in whole pages ([`crate::locked_bytes`]). One process locks at most half of them.
     const MAX_PINNED_BYTES: u64;
 
-    /// Bytes of non-paged pool that one process takes at most.
+    /// The most bytes of non-paged pool that one process takes.
     const MAX_POOL_BYTES: u64;
 
-    /// The identifier that a user passes to ADAPTER_OPEN: the NET_LUID of the network interface.
+    /// The identifier that a program passes to ADAPTER_OPEN: the NET_LUID of the network interface.
     fn adapter_id(&self) -> u64;
 
-    /// The `index`th local address of the adapter; `None` from their number on. IRQL PASSIVE.
+    /// Local address number `index` of the adapter; `None` behind the last one. IRQL PASSIVE.
     fn address(&self, index: usize) -> Option<IpAddr>;
 
     /// The processors of group 0, one bit each.
     fn processors(&self) -> u64;
 
-    /// Locks `length` bytes (not 0) at `address` of the process that sent `request`, for reading or for reading and
-    /// writing. The range is untrusted: STATUS_ACCESS_VIOLATION if it is not the user's, or not so accessible.
+    /// Locks `length` bytes (not 0) at `address` of the process that sent `request`, for reading or for reading and writing. The range is
+    /// untrusted. STATUS_ACCESS_VIOLATION: it is not user memory, or does not allow the access.
     fn pin(
         &self,
         request: &Self::Request,
@@ -54,8 +54,8 @@ pub unsafe trait Host: AdapterSource<<Self as Host>::Platform> + Send + Sync + '
         passive: &Passive<'_>,
     ) -> Result<Self::Pinned, NTSTATUS>;
 
-    /// Gives `share` the file behind a handle of the process that sent `request`, which is the current one. The handle is untrusted:
-    /// STATUS_INVALID_HANDLE or STATUS_OBJECT_TYPE_MISMATCH if it is not one of a file of this driver.
+    /// Calls `share` with the file of a handle of the current process, which sent `request`. The handle is untrusted. STATUS_INVALID_HANDLE
+    /// or STATUS_OBJECT_TYPE_MISMATCH: it is not the handle of a file of this driver.
     fn file_of_handle<R>(
         &self,
         request: &Self::Request,
@@ -66,26 +66,26 @@ pub unsafe trait Host: AdapterSource<<Self as Host>::Platform> + Send + Sync + '
     where
         Self: Sized;
 
-    /// Fills in what the whole driver knows: `DriverVersion`, the object counts (`Adapters` to `SharedEndpoints`),
+    /// Fills in the fields that the driver keeps for all its files: `DriverVersion`, the object counts (`Adapters` to `SharedEndpoints`),
     /// `PinnedBytes`, `PoolBytes`. IRQL PASSIVE.
     fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS);
 
-    /// Whether RDMA is on: adapters can be opened.
+    /// Whether RDMA is on, so that adapters can be opened.
     fn is_enabled(&self) -> bool {
         true
     }
 
-    /// The name and the value of the adapter's counter at one place; `None` behind the last. Takes no lock.
+    /// The name and the value of the adapter's counter number `place`; `None` behind the last counter. Takes no lock.
     fn counter(&self, place: usize) -> Option<(&'static str, u64)>;
 
-    /// What the adapter offers, and how many objects of each kind it has at most.
+    /// The adapter's information, and the most objects of each kind that it has.
     fn limits(&self) -> (NDK_ADAPTER_INFO, NDIS_NDK_CAPABILITIES);
 
-    /// What is at one place of the adapter's table of addresses in use, if anything is that is listed; `None` from the number of places
-    /// on. What is there stays at its place. Holds no lock for longer than that takes. IRQL PASSIVE.
+    /// Entry number `place` of the adapter's table of addresses in use; `Some(None)`: the entry has no endpoint to list; `None`: the table
+    /// has no such entry. An endpoint stays at its place. A lock is held for this one entry only. IRQL PASSIVE.
     fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>>;
 
-    /// Has the test consumer perform a scenario, and wait until it is over. STATUS_NOT_SUPPORTED: the host has none.
+    /// Runs a scenario of the test consumer and waits for its end. STATUS_NOT_SUPPORTED: the host has no test consumer.
     fn test_smb_direct(
         &self,
         _scenario: u32,
@@ -94,8 +94,8 @@ pub unsafe trait Host: AdapterSource<<Self as Host>::Platform> + Send + Sync + '
         Err(STATUS_NOT_SUPPORTED)
     }
 
-    /// Has the test consumer do what a request of the file with this number asks for with its link. `bytes` came with it, or `room` is for
-    /// those that go back, of which the result has the number: none has both. STATUS_NOT_SUPPORTED as above.
+    /// Carries out `ask` on the test consumer's link of the file with number `file`. `bytes` follow the request, or `room` is for the bytes
+    /// that the result counts (`Length`); at least one of the two is empty. STATUS_NOT_SUPPORTED: the host has no test consumer.
     fn test_link(
         &self,
         _file: u64,
@@ -106,24 +106,24 @@ pub unsafe trait Host: AdapterSource<<Self as Host>::Platform> + Send + Sync + '
         Err(STATUS_NOT_SUPPORTED)
     }
 
-    /// Ends the link of a file, if it has one, and waits until its objects are gone.
+    /// Ends the test consumer's link of a file, if it has one, and waits until the link's objects are gone.
     fn end_test_link(&self, _file: u64, _passive: &Passive<'_>) {}
 
-    /// Plants a fault (`SOFTNDK_TEST_PLANT_*`) to be caught by the checkers. Only builds made for that do.
+    /// Plants a fault (`SOFTNDK_TEST_PLANT_*`) that the checkers have to find. Only test builds implement it.
     fn plant(&self, _kind: u32) -> NTSTATUS {
         STATUS_NOT_SUPPORTED
     }
 }
 
-/// One IOCTL request of a user, owned by whoever is to complete it.
+/// One IOCTL request of a program. The owner of the value completes the request.
 ///
-/// A request that was pended is completed once, in one of two ways:
-/// * after [`Request::unpend`] returned true: by an event, by `*_CANCEL_IO`, by the free of the object, by cleanup;
-/// * inside [`crate::File::cancel`], which the host calls once for each request whose cancel routine runs. From then on
-///   `unpend` returns false.
+/// A pended request is completed once, in one of two ways:
+/// * after [`Request::unpend`] has returned true: for an event, for `*_CANCEL_IO`, at the free of the object, or in a cleanup;
+/// * inside [`crate::File::cancel`], which the host calls once for each request whose cancel routine runs. From the start of that routine
+///   on, `unpend` returns false.
 ///
-/// `pend` and `unpend` are called with a spin lock held that [`crate::File::cancel`] takes too. So a cancel routine waits
-/// until the request is in the control device's table; it must hold no lock when it calls `cancel`.
+/// `pend` and `unpend` are called with a spin lock held that [`crate::File::cancel`] takes too. So a cancel routine waits until the request
+/// is in the table of pended requests; it must hold no lock when it calls `cancel`.
 pub trait Request: Send + Sized + 'static {
     /// The control code.
     fn code(&self) -> u32;
@@ -131,7 +131,7 @@ pub trait Request: Send + Sized + 'static {
     /// The kernel's copy of the input. [`Request::output`] overwrites it.
     fn input(&self) -> &[u8];
 
-    /// The output buffer. Aliases the input (METHOD_BUFFERED), so it is touched only after the input was used.
+    /// The output buffer. It aliases the input (METHOD_BUFFERED), so callers have read the input before.
     fn output(&mut self) -> &mut [u8];
 
     /// Bytes of the output buffer.
@@ -139,24 +139,24 @@ pub trait Request: Send + Sized + 'static {
 
     /// Completes the request. IRQL <= DISPATCH, no lock held.
     ///
-    /// `information` is the number of bytes to copy out. It is more than [`Request::output_length`] only with
-    /// STATUS_BUFFER_OVERFLOW, where it is the length needed. A host copies nothing beyond the buffer then; whether it can
-    /// report the number depends (the I/O manager copies as many bytes as are reported, so an IRP must not say more).
+    /// `information` is the number of bytes to copy out. It exceeds [`Request::output_length`] only with STATUS_BUFFER_OVERFLOW, and is the
+    /// length needed then. The host copies nothing beyond the buffer. An IRP cannot report the length needed: the I/O manager copies as
+    /// many bytes as the IRP reports.
     ///
-    /// Returns the status it was completed with, for the dispatch routine to return: another one than `status` if the
-    /// user's buffer could not be written.
+    /// Returns the status that the request was completed with, which the dispatch routine returns: not `status` if the program's buffer
+    /// could not be written.
     fn complete(self, status: NTSTATUS, information: usize) -> NTSTATUS;
 
-    /// As [`Request::complete`], but as a request that was pending: marks it (IoMarkIrpPending), completes it and returns
-    /// STATUS_PENDING. So the sender is always told by its event or completion port, once.
+    /// As [`Request::complete`], for a request that is reported as pended: marks it pending (IoMarkIrpPending), completes it and returns
+    /// STATUS_PENDING. So the I/O manager reports the end by event or completion port, once.
     fn complete_pending(self, status: NTSTATUS, information: usize) -> NTSTATUS;
 
-    /// Marks the request pending (IoMarkIrpPending) and lets it be cancelled (IoSetCancelRoutine): its cancel routine
-    /// calls [`crate::File::cancel`] with `id`. False: it was cancelled before and no cancel routine will run; it is not
-    /// marked, the caller still owns it, and completes it.
+    /// Marks the request pending (IoMarkIrpPending) and makes it cancellable (IoSetCancelRoutine): its cancel routine calls
+    /// [`crate::File::cancel`] with `id`. False: the request was cancelled before and no cancel routine will run; the request is not
+    /// marked, and the caller still owns and completes it.
     fn pend(&mut self, id: u64) -> bool;
 
-    /// Takes the request back from its cancel routine (IoSetCancelRoutine(NULL)). False: the cancel routine runs or ran,
-    /// and completes the request by [`crate::File::cancel`].
+    /// Takes the request back from its cancel routine (IoSetCancelRoutine(NULL)). False: the cancel routine runs or ran, and completes the
+    /// request by [`crate::File::cancel`].
     fn unpend(&mut self) -> bool;
 }

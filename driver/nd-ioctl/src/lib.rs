@@ -1,28 +1,29 @@
-//! The control device of SoftNDK: the kernel side of the published ND IOCTL protocol and of our own codes to post and to
-//! poll, as a consumer of an NDK provider.
+//! The control device of SoftNDK: the kernel side of the published ND IOCTL protocol and of SoftNDK's own control codes for posts and
+//! polls. The crate is a consumer of an NDK provider.
 //!
-//! The host makes one [`Device`] for each adapter, one [`File`] for each open of `\\.\SoftNdk`, gives each request to
-//! [`File::dispatch`], each cancel routine to [`File::cancel`], and calls [`File::cleanup`] when the last handle is closed.
+//! The host makes one [`Device`] for each adapter and one [`File`] for each open of `\\.\SoftNdk`. It passes each request to
+//! [`File::dispatch`], calls [`File::cancel`] in each cancel routine, and [`File::cleanup`] when the last handle is closed.
 //!
-//! Nothing a user sends is trusted: handles are checked for provider context, age and type, structures are copied before they are
-//! looked at, and all offsets and counts are checked before anything changes.
+//! Nothing that a program sends is trusted: the provider context, the generation and the type of each handle are checked, structures are
+//! copied before they are checked, and all offsets and counts are checked before anything changes.
 //!
 //! The folders, from the control code down:
 //!
 //! | folder or file | what is in it |
 //! |---|---|
-//! | `dispatch` | from the control code to its function |
-//! | `diagnostics`, `provider` | codes that need no adapter |
-//! | `session` | files, and their provider contexts |
-//! | `objects` | the codes of each kind of object, and what the driver keeps of one |
-//! | `rings` | queues in the memory of a program |
-//! | `tables` | handles, requests that wait |
-//! | `quota` | what counts against the limits of a process |
-//! | `host` | what all this needs of the kernel around it |
+//! | `dispatch` | the function of each control code |
+//! | `diagnostics`, `provider` | control codes that need no open adapter |
+//! | `session` | files and their provider contexts |
+//! | `objects` | the control codes of each kind of object, and the driver's state of an object |
+//! | `rings` | queues in a program's memory |
+//! | `tables` | handles, pended requests |
+//! | `quota` | the memory that counts against a process's limits |
+//! | `host` | the interface to the kernel around the crate |
 //!
-//! Locks are spin locks. Order, outermost first: turn of a CQ, ring of requests, turn of a QP's queue or an SRQ; freed queue pairs of a CQ;
-//! table of handles; or ring of completions, or a listener's lock, and then the table of pended requests. Only the turns and the lock of a
-//! ring of requests are held over a call into the provider, which does not call back in it.
+//! Locks are spin locks. Their order, outermost first: turn of a CQ, ring of requests, turn of a QP's queue or of an SRQ; inside these,
+//! freed queue pairs of a CQ, then table of handles; or ring of completions or a listener's lock, then table of pended requests. Calls into
+//! the provider are made with no other locks held than turns and the lock of a ring of requests; the provider calls no callback during such
+//! a call.
 #![no_std]
 #![deny(
     clippy::unwrap_used,
@@ -56,7 +57,7 @@ pub mod planted;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
 
-// tests/random/loom-models has its own.
+// tests/random/loom-models compiles modules of this crate with loom's atomics.
 use core::sync::atomic;
 
 use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
@@ -72,10 +73,10 @@ pub use session::file::File;
 /// A counted reference.
 pub(crate) type Ref<T, H> = Arc<T, <H as Host>::Platform>;
 
-/// A reference back to what refers here, set once both exist.
+/// A weak reference from a callback's context back to its object, set once both exist.
 pub(crate) type BackRef<T, H> = SpinLock<Option<Weak<T, <H as Host>::Platform>>, <H as Host>::Platform>;
 
-/// Moves a value to pool.
+/// Moves a value into a pool allocation.
 pub(crate) fn shared<T, P: Platform>(value: T) -> Result<Arc<T, P>, NTSTATUS> {
     Arc::try_new(value).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)
 }

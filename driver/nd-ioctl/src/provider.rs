@@ -1,4 +1,4 @@
-//! The provider: what comes before an adapter is open.
+//! Control codes of the provider, which need no open adapter.
 
 use ndk_abi::nd_ioctl::{ND_HANDLE, ND_RESOLVE_ADDRESS};
 use ndk_abi::softndk_ioctl::{
@@ -18,7 +18,7 @@ pub(crate) fn query_address_list<H: Host>(host: &H, request: &mut H::Request) ->
     list(host, request)
 }
 
-/// The adapter that owns a local address; the port does not matter.
+/// Returns the identifier of the adapter that has a local address; the port is ignored.
 pub(crate) fn resolve_address<H: Host>(host: &H, request: &mut H::Request) -> Reply {
     let input: ND_RESOLVE_ADDRESS = input(request)?;
     room_for::<u64>(request)?;
@@ -29,7 +29,7 @@ pub(crate) fn resolve_address<H: Host>(host: &H, request: &mut H::Request) -> Re
     output(request, &host.adapter_id())
 }
 
-/// The test consumer.
+/// Runs a scenario of the test consumer.
 #[inline(never)]
 pub(crate) fn test_smb_direct<H: Host>(
     device: &DeviceState<H>,
@@ -41,7 +41,7 @@ pub(crate) fn test_smb_direct<H: Host>(
     output(request, &device.host.test_smb_direct(input.Scenario, passive)?)
 }
 
-/// The link of the test consumer.
+/// Carries out one operation on the file's link of the test consumer.
 #[inline(never)]
 pub(crate) fn test_link<H: Host>(by: &File<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
     let ask: SOFTNDK_TEST_LINK = input(request)?;
@@ -54,7 +54,7 @@ pub(crate) fn test_link<H: Host>(by: &File<H>, request: &mut H::Request, passive
         let room = request.output().get_mut(size_of::<SOFTNDK_TEST_LINK_RESULT>()..).unwrap_or(&mut []);
         host.test_link(file, &ask, (&[], room), passive)
     };
-    // A cleanup that began meanwhile may have found no link yet.
+    // A cleanup that began during the call may have looked for the link before the call made it.
     if by.state.is_closing() {
         host.end_test_link(file, passive);
     }
@@ -64,7 +64,7 @@ pub(crate) fn test_link<H: Host>(by: &File<H>, request: &mut H::Request, passive
     Ok(length)
 }
 
-/// A planted fault, in builds made to be caught.
+/// Plants a fault, in test builds.
 pub(crate) fn plant<H: Host>(device: &DeviceState<H>, request: &H::Request) -> Reply {
     let input: SOFTNDK_TEST_PLANT = input(request)?;
     match device.host.plant(input.Kind) {

@@ -1,4 +1,4 @@
-//! What a process takes: the pages that it has locked, and non-paged pool. Neither counts against a quota of Windows.
+//! The memory that a process takes: locked pages and non-paged pool. Neither counts against a quota of Windows.
 
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -9,30 +9,30 @@ use platform::{Arc, Charge, OutOfMemory, Passive, PoolQuota};
 
 use crate::{Host, Ref};
 
-/// What locking `length` bytes at `address` takes: whole pages, also those that it has few bytes of. `None`: there is no such range.
+/// The bytes that are locked for `length` bytes at `address`: whole pages, including the partly used first and last ones. `None`: too many.
 #[must_use]
 pub fn locked_bytes(address: u64, length: usize) -> Option<u64> {
     const PAGE: u64 = PAGE_SIZE as u64;
     address.wrapping_rem(PAGE).checked_add(length as u64)?.checked_next_multiple_of(PAGE)
 }
 
-/// What the MDLs of locked memory take of the pool: a number for each page, and a head for each GiB.
+/// The pool bytes of the MDLs of locked memory: a page frame number for each page, and a head for each GiB.
 const fn mdl_bytes(locked: u64) -> u64 {
-    // With what the pool keeps for an allocation.
+    // The MDL, and the pool's overhead of its allocation.
     const HEAD: u64 = size_of::<MDL>() as u64 + 32;
     let numbers = locked.div_ceil(PAGE_SIZE as u64).saturating_mul(size_of::<u64>() as u64);
     (locked >> 30).saturating_add(1).saturating_mul(HEAD).saturating_add(numbers)
 }
 
-// Of one GiB: two heads, and a number for each of 262,144 pages.
+// For one GiB: two heads, and a number for each of 262,144 pages.
 const _: () = assert!(mdl_bytes(1 << 30) == 2 * (48 + 32) + (2 << 20), "an MDL is 48 bytes, and a page frame number 8");
 
-/// What one process takes, all of its files together.
+/// The memory that one process takes, over all its files.
 pub(crate) struct Quota<H: Host> {
     /// Bytes that are locked, or about to be.
     locked: AtomicU64,
     pub(crate) pool: PoolQuota<H::Platform>,
-    /// For itself.
+    /// Charges the quota's own memory.
     _charge: Charge<H::Platform>,
 }
 
@@ -43,24 +43,24 @@ impl<H: Host> Quota<H> {
         Ok(Self { locked: AtomicU64::new(0), pool, _charge: charge })
     }
 
-    /// Takes what an object of ours, and what its callbacks need, take of the pool. What is made for it by the provider of the NDK
-    /// adapter counts there, against this quota too.
+    /// Charges the pool bytes of a `T`, an object of this crate, and of a `C`, the context of its callbacks. The provider charges its
+    /// objects of the NDK adapter to this quota itself.
     pub(crate) fn charge<T, C>(&self) -> Result<Charge<H::Platform>, NTSTATUS> {
         self.charge_bytes(Arc::<T, H::Platform>::POOL_BYTES.saturating_add(Arc::<C, H::Platform>::POOL_BYTES))
     }
 
-    /// STATUS_INSUFFICIENT_RESOURCES: the process would have more than [`Host::MAX_POOL_BYTES`].
+    /// STATUS_INSUFFICIENT_RESOURCES: the process would take more than [`Host::MAX_POOL_BYTES`].
     pub(crate) fn charge_bytes(&self, bytes: u64) -> Result<Charge<H::Platform>, NTSTATUS> {
         self.pool.charge(bytes).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)
     }
 }
 
-/// Locked memory of the user, counted until it is unlocked.
+/// Locked user memory, counted until it is unlocked.
 pub(crate) struct Locked<H: Host> {
-    /// Before what it is counted by.
+    /// Dropped first: the pages are counted until they are unlocked.
     pinned: H::Pinned,
     _share: Share<H>,
-    /// For its MDLs.
+    /// Charges the MDLs.
     _charge: Charge<H::Platform>,
 }
 
@@ -70,7 +70,7 @@ struct Share<H: Host> {
 }
 
 impl<H: Host> Share<H> {
-    /// One process never takes more than half of what all may have.
+    /// Counts `bytes`. STATUS_INSUFFICIENT_RESOURCES: the process would lock more than half of [`Host::MAX_PINNED_BYTES`].
     fn take(quota: &Ref<Quota<H>, H>, bytes: u64) -> Result<Self, NTSTATUS> {
         let limit = H::MAX_PINNED_BYTES >> 1;
         let grown = |locked: u64| locked.checked_add(bytes).filter(|sum| *sum <= limit);
@@ -87,7 +87,8 @@ impl<H: Host> Drop for Share<H> {
 }
 
 impl<H: Host> Locked<H> {
-    /// [`Host::pin`], within what the process may have: else STATUS_INSUFFICIENT_RESOURCES, before anything is locked.
+    /// [`Host::pin`], after the limits of the process are checked: STATUS_INSUFFICIENT_RESOURCES, with nothing locked, if they are
+    /// exceeded.
     pub(crate) fn new(
         host: &H,
         quota: &Ref<Quota<H>, H>,

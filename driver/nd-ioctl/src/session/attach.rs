@@ -1,6 +1,6 @@
-//! How files get a provider context: one of their own, or that of another file of the same process.
+//! How a file gets a provider context: a new one, or that of another file of the same process.
 //!
-//! A second file is for notifications: what is pended by it is told to the event or completion port of its own.
+//! A second file is for notifications: requests that are pended by a file complete to that file's own event or completion port.
 
 use ndk_abi::nd_ioctl::ND_HANDLE;
 use ndk_abi::softndk_ioctl::SOFTNDK_FILE_ID;
@@ -13,7 +13,7 @@ use crate::session::contexts::Entry;
 use crate::session::provider_context::ProviderContext;
 use crate::{File, Host, Ref, shared};
 
-/// PROVIDER_INIT: a context of its own.
+/// PROVIDER_INIT: makes a provider context for the file.
 #[inline(never)]
 pub(crate) fn init<H: Host>(file: &File<H>, request: &H::Request) -> Reply {
     input::<ND_HANDLE>(request)?;
@@ -34,7 +34,7 @@ pub(crate) fn init<H: Host>(file: &File<H>, request: &H::Request) -> Reply {
     let mut contexts = file.contexts.lock();
     match made {
         Ok(context) => {
-            // A cleanup of the file on another thread has removed the entry.
+            // If there is no entry, a cleanup of the file on another thread has removed it.
             if let Some(entry) = contexts.get(id) {
                 entry.context = Some(Arc::downgrade(&context));
             }
@@ -50,13 +50,13 @@ pub(crate) fn init<H: Host>(file: &File<H>, request: &H::Request) -> Reply {
     }
 }
 
-/// SOFTNDK_FILE_ID: the name of the file's context.
+/// SOFTNDK_FILE_ID: returns the identifier of the file's context.
 pub(crate) fn file_id<H: Host>(context: &ProviderContext<H>, request: &mut H::Request) -> Reply {
     input::<ND_HANDLE>(request)?;
     output(request, &SOFTNDK_FILE_ID { Id: context.id })
 }
 
-/// SOFTNDK_ATTACH: shares the context that is named.
+/// SOFTNDK_ATTACH: the file joins the context that an identifier names.
 #[inline(never)]
 pub(crate) fn attach<H: Host>(file: &File<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
@@ -66,7 +66,7 @@ pub(crate) fn attach<H: Host>(file: &File<H>, request: &H::Request) -> Reply {
     share(&context.ok_or(STATUS_INVALID_HANDLE)?, file)
 }
 
-/// PROVIDER_BIND_FILE: the file behind a handle of the user shares the context of this one.
+/// PROVIDER_BIND_FILE: the file behind a handle joins the context of the file that the request came by.
 pub(crate) fn bind_file<H: Host>(
     context: &Ref<ProviderContext<H>, H>,
     request: &H::Request,
@@ -77,7 +77,7 @@ pub(crate) fn bind_file<H: Host>(
 }
 
 fn share<H: Host>(context: &Ref<ProviderContext<H>, H>, file: &File<H>) -> Reply {
-    // All that is locked is memory of one process, and ends with it.
+    // The files of a context belong to one process: the context locks memory of that process, and ends with the process.
     if context.process != file.process || !Arc::ptr_eq(&context.device, &file.device) {
         return Err(STATUS_INVALID_HANDLE.into());
     }

@@ -11,14 +11,14 @@ use crate::{Host, Ref};
 const CHUNK: u32 = 256;
 const CHUNKS: usize = 32;
 
-/// The contexts whose file is not cleaned up.
+/// The contexts whose first file is not cleaned up yet.
 pub(crate) type Contexts<H> = SpinLock<Slab<Entry<H>, <H as Host>::Platform, CHUNK, CHUNKS>, <H as Host>::Platform>;
 
 /// The entry of a provider context.
 pub(crate) struct Entry<H: Host> {
     pub(super) process: u64,
-    /// All contexts of the process share it.
+    /// Shared by all contexts of the process.
     pub(super) quota: Ref<Quota<H>, H>,
-    /// None: PROVIDER_INIT is making it.
+    /// `None` while PROVIDER_INIT makes the context.
     pub(super) context: Option<Weak<ProviderContext<H>, H::Platform>>,
 }

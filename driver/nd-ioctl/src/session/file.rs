@@ -14,26 +14,26 @@ use crate::{Host, Ref, shared};
 
 /// One open of the control device.
 ///
-/// The host keeps it (in `FileObject->FsContext`) from IRP_MJ_CREATE to IRP_MJ_CLOSE and drops it then; all methods may
-/// be called at the same time from several threads.
+/// The host keeps the value (in `FileObject->FsContext`) from IRP_MJ_CREATE to IRP_MJ_CLOSE, then drops it. Several threads may call its
+/// methods at the same time.
 pub struct File<H: Host> {
     pub(crate) device: Ref<DeviceState<H>, H>,
     pub(super) contexts: Ref<Contexts<H>, H>,
-    /// The process that opened it.
+    /// The process that opened the file.
     pub(crate) process: u64,
     pub(crate) state: Ref<FileState<H>, H>,
-    /// The cleanup is done.
+    /// Signalled when the cleanup is over.
     clean: Ref<Event<H::Platform>, H>,
-    /// Last: it drops the charge for the fields above.
+    /// Dropped last, as it charges the fields above.
     membership: SpinLock<Option<Membership<H>>, H::Platform>,
 }
 
 /// The provider context of a file.
 struct Membership<H: Host> {
     context: Ref<ProviderContext<H>, H>,
-    /// It began with this file, and ends with it.
+    /// This file's PROVIDER_INIT made the context: it ends with the file.
     is_own: bool,
-    /// For the file.
+    /// Charges the file's own memory.
     _charge: Charge<H::Platform>,
 }
 
@@ -49,21 +49,21 @@ impl<H: Host> File<H> {
         Ok(Self { device, contexts, process, membership: SpinLock::<_, H::Platform>::new(None), state, clean })
     }
 
-    /// The cancel routine of a pended request: completes it. `id` is what [`crate::Request::pend`] got. IRQL <= DISPATCH, no lock
-    /// held.
+    /// The cancel routine of a pended request: completes the request. `id` is the argument of [`crate::Request::pend`]. IRQL <= DISPATCH,
+    /// no lock held.
     pub fn cancel(&self, id: u64) {
         if let Some(pended) = self.context().and_then(|context| context.pended.cancelled(id)) {
             pended.cancel();
         }
     }
 
-    /// The last handle is closed (IRP_MJ_CLEANUP): cancels what came by this file and is pended; if the context began with it,
-    /// what came by others too, closes all objects and waits until they are gone. When it returns no memory of that context's
-    /// user is locked.
+    /// The last handle is closed (IRP_MJ_CLEANUP). Cancels the pended requests that came by this file. If this file's PROVIDER_INIT made
+    /// the context, also cancels those that came by other files, closes all objects and waits until they are gone: when this returns, no
+    /// memory of the context is locked.
     ///
-    /// Requests may still be in progress; later ones that name or want a handle of a context that has ended get
-    /// STATUS_DEVICE_REMOVED. To be called once at least: also before that, when the device goes or the process ends. The first
-    /// call does the work, others wait for it.
+    /// Requests may still be in progress; those that then name or want a handle of the ended context fail with STATUS_DEVICE_REMOVED. The
+    /// host calls this at least once, also earlier: when the device goes or the process ends. The first call does the work, later calls
+    /// wait for it.
     pub fn cleanup(&self, passive: &Passive<'_>) {
         if self.state.close() {
             return self.clean.wait(passive);
@@ -78,29 +78,29 @@ impl<H: Host> File<H> {
                 drop(named);
                 context.end(passive);
             }
-            // In order of issue. What is being pended now is refused.
+            // In order of issue. Requests that pend from now on are refused.
             Some((context, false)) => context.pended.cancel(&self.state.waiting),
             None => {}
         }
         self.clean.set();
     }
 
-    /// The provider context, if it has one.
+    /// The file's provider context, if it has one.
     pub(crate) fn context(&self) -> Option<Ref<ProviderContext<H>, H>> {
         self.membership.lock().as_ref().map(|membership| membership.context.clone())
     }
 
-    /// Makes it a file of a provider context. STATUS_INVALID_DEVICE_STATE: it is one already; STATUS_DEVICE_REMOVED: it was
-    /// cleaned up.
+    /// Adds the file to a provider context. STATUS_INVALID_DEVICE_STATE: the file has a context already; STATUS_DEVICE_REMOVED: its cleanup
+    /// has begun.
     pub(crate) fn join(&self, context: &Ref<ProviderContext<H>, H>, is_own: bool) -> Result<(), NTSTATUS> {
         let mut charge = context.quota.charge::<FileState<H>, Event<H::Platform>>()?;
-        // The host keeps the file in an allocation of its own.
+        // The allocation in which the host keeps the file, and its lines of requests.
         charge.absorb(context.quota.charge::<Self, Lines<H::Platform>>()?);
         let mut membership = self.membership.lock();
         if membership.is_some() {
             return Err(STATUS_INVALID_DEVICE_STATE);
         }
-        // A cleanup that has begun may have looked for the context before.
+        // A cleanup that has begun may have read `membership` before.
         if self.state.is_closing() {
             return Err(STATUS_DEVICE_REMOVED);
         }

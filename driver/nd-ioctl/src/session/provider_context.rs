@@ -1,7 +1,7 @@
-//! Provider contexts: what PROVIDER_INIT makes for a file.
+//! Provider contexts, made by PROVIDER_INIT: the handles, pended requests and NDK adapters of a file.
 //!
-//! Another file may share it ([`crate::session::attach`]): then requests to the context come by several files. The context ends with the
-//! file whose PROVIDER_INIT made it.
+//! Other files of the process may join a context ([`crate::session::attach`]): then its requests come by several files. The context ends
+//! with the file whose PROVIDER_INIT made it.
 
 use ndk_abi::status::NTSTATUS;
 use platform::{Arc, Charge, Passive};
@@ -12,12 +12,12 @@ use crate::quota::Quota;
 use crate::{Host, Ref};
 use ndk_consumer::OpenAdapters;
 
-/// A provider context. Files and requests in progress refer to it, also when it has ended.
+/// A provider context. Files and requests in progress hold references to it, also after its end.
 pub(crate) struct ProviderContext<H: Host> {
     pub(crate) device: Ref<DeviceState<H>, H>,
-    /// Its name for SOFTNDK_ATTACH.
+    /// Its identifier, for SOFTNDK_ATTACH.
     pub(crate) id: u64,
-    /// The process whose files they are.
+    /// The process of its files.
     pub(crate) process: u64,
     pub(crate) quota: Ref<Quota<H>, H>,
     pub(crate) handles: Ref<Handles<H>, H>,
@@ -45,16 +45,16 @@ impl<H: Host> ProviderContext<H> {
         })
     }
 
-    /// Its file is closed.
+    /// Ends the context: cancels its requests, and closes its objects and NDK adapters. Called in the cleanup of the file that made it.
     pub(super) fn end(&self, passive: &Passive<'_>) {
         self.handles.close();
-        // In order of issue; a request that is being pended now ends with its object, below.
+        // In order of issue. A request that pends from now on ends with its object, below.
         self.pended.cancel_all();
         let close = |object: Object<H>| object.close(passive);
-        // Connections end before the queues they feed.
+        // Connectors and listeners first: their connections use the queue pairs.
         self.handles.drain(|object| matches!(object, Object::Connector(_) | Object::Listener(_)), close);
         self.handles.drain(|object| matches!(object, Object::Qp(_)), close);
-        // Windows let go of their regions, whose memory can be unlocked here then.
+        // Windows before regions: the memory of a region without bound windows is unlocked at its close, here.
         self.handles.drain(|object| matches!(object, Object::Mw(_)), close);
         self.handles.drain(|_| true, close);
         self.handles.free(passive);

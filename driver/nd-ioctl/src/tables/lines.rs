@@ -1,6 +1,7 @@
-//! Values in a slab that stand in lines, in the order they came: who has a line finds its first value however many others there are.
+//! Values in a slab that are linked into lines, first-in first-out queues. The first value of a line is found in constant time, however
+//! many values the slab has.
 //!
-//! A value is in the line of all, and in those that it names: [`Lined`]. All functions take constant time.
+//! A value is in the line of all values, and in the lines that it names: [`Lined`]. All functions take constant time.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -12,20 +13,20 @@ use crate::tables::slab::Slab;
 
 /// Lines of one owner.
 const LINES: usize = 4;
-/// Lines that a value is in.
+/// The most lines that a value is in.
 const PLACES: usize = 4;
-/// That of all values.
+/// The place of the line of all values.
 const ALL: usize = 0;
 
-/// The lines of one owner, such as an object for which requests wait. Read and written with the lock held that the slab is under.
+/// The lines of one owner, such as an object for which requests wait. Accessed under the lock that protects the slab.
 pub(crate) struct Lines<P: Platform> {
     lines: [Line; LINES],
-    /// Values in them.
+    /// The values in all lines.
     count: AtomicU32,
     _charge: Charge<P>,
 }
 
-/// The identifiers of the first and the last value; 0: there is none.
+/// The identifiers of the first and the last value; 0 if the line is empty.
 #[derive(Default)]
 struct Line {
     first: AtomicU64,
@@ -34,11 +35,11 @@ struct Line {
 
 /// A value that names the lines it is in.
 pub(crate) trait Lined<P: Platform>: Sized {
-    /// The owner and the number of a line. `place` is 1, 2 or 3, and always the same for one line.
+    /// The owner and the number of a line. `place` is 1, 2 or 3; a line always has the same place.
     fn line(&self, place: usize) -> Option<(Arc<Lines<P>, P>, usize)>;
 }
 
-/// The slab.
+/// A slab of values in lines.
 pub(crate) struct LinedSlab<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> {
     entries: Slab<Entry<T>, P, CHUNK, CHUNKS>,
     all: Arc<Lines<P>, P>,
@@ -47,14 +48,14 @@ pub(crate) struct LinedSlab<T, P: Platform, const CHUNK: u32, const CHUNKS: usiz
 
 struct Entry<T> {
     value: T,
-    /// Numbers grow in the order the values came.
+    /// Numbers grow in the order in which the values were filled in.
     number: u64,
-    /// In its lines.
+    /// The value is in its lines.
     stands: bool,
     links: [Link; PLACES],
 }
 
-/// The neighbours in a line; 0: there is none.
+/// The neighbours in a line; 0 at its ends.
 #[derive(Clone, Copy, Default)]
 struct Link {
     before: u64,
@@ -62,13 +63,13 @@ struct Link {
 }
 
 impl<P: Platform> Lines<P> {
-    /// Empty ones.
+    /// Empty lines.
     pub(crate) fn new(quota: &PoolQuota<P>) -> Result<Arc<Self, P>, NTSTATUS> {
         let charge = quota.charge(Arc::<Self, P>::POOL_BYTES).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
         shared(Self { lines: Default::default(), count: AtomicU32::new(0), _charge: charge })
     }
 
-    /// How many values stand in them.
+    /// The number of values in all lines.
     pub(crate) fn count(&self) -> u32 {
         self.count.load(Ordering::Relaxed)
     }
@@ -79,17 +80,17 @@ impl<P: Platform> Lines<P> {
 }
 
 impl<T: Lined<P>, P: Platform, const CHUNK: u32, const CHUNKS: usize> LinedSlab<T, P, CHUNK, CHUNKS> {
-    /// An empty one; `charge` is what its memory is added to, `all` the lines of which the first is that of all values.
+    /// An empty slab. Its memory is added to `charge`; line 0 of `all` is the line of all values.
     pub(crate) fn new(charge: Charge<P>, all: Arc<Lines<P>, P>) -> Self {
         Self { entries: Slab::new(charge), all, next_number: 0 }
     }
 
-    /// Takes a free slot. May allocate.
+    /// Reserves a free slot. May allocate.
     pub(crate) fn reserve(&mut self) -> Result<u64, NTSTATUS> {
         self.entries.reserve()
     }
 
-    /// Puts a value into a reserved slot, and at the end of its lines.
+    /// Puts a value into a reserved slot and appends it to its lines.
     pub(crate) fn fill(&mut self, id: u64, value: T) {
         let mut links = [Link::default(); PLACES];
         for (place, link) in links.iter_mut().enumerate() {
@@ -105,17 +106,17 @@ impl<T: Lined<P>, P: Platform, const CHUNK: u32, const CHUNKS: usize> LinedSlab<
         self.entries.fill(id, Entry { value, number, stands: true, links });
     }
 
-    /// The number of the value that comes next.
+    /// The number that the next value gets.
     pub(crate) fn next_number(&self) -> u64 {
         self.next_number
     }
 
-    /// A value that is in its lines.
+    /// The value, if it is still in its lines.
     pub(crate) fn standing(&mut self, id: u64) -> Option<&mut T> {
         self.entries.get(id).filter(|entry| entry.stands).map(|entry| &mut entry.value)
     }
 
-    /// The first of all values in these lines, if its number is below `end`.
+    /// The oldest value in these lines of `owner`, if its number is below `end`.
     pub(crate) fn first(&mut self, owner: &Lines<P>, lines: impl Iterator<Item = usize>, end: u64) -> Option<u64> {
         let first = lines.filter_map(|line| {
             let id = owner.first(line);
@@ -129,7 +130,7 @@ impl<T: Lined<P>, P: Platform, const CHUNK: u32, const CHUNKS: usize> LinedSlab<
         owner.first(line) == 0
     }
 
-    /// Takes a value out of its lines; it stays in the slab.
+    /// Removes a value from its lines; it stays in the slab.
     pub(crate) fn leave(&mut self, id: u64) {
         let Some(entry) = self.entries.get(id).filter(|entry| entry.stands) else { return };
         entry.stands = false;
@@ -146,7 +147,7 @@ impl<T: Lined<P>, P: Platform, const CHUNK: u32, const CHUNKS: usize> LinedSlab<
         }
     }
 
-    /// Takes a value out of its lines and of the slab.
+    /// Removes a value from its lines and from the slab.
     pub(crate) fn remove(&mut self, id: u64) -> Option<T> {
         self.leave(id);
         self.entries.remove(id).map(|entry| entry.value)
@@ -184,7 +185,7 @@ mod tests {
 
     type Owner = Arc<Lines<SimKernel>, SimKernel>;
 
-    /// In one line of one owner, or of two.
+    /// A value in one line each of up to two owners.
     struct Value(u32, [Option<(Owner, usize)>; 2]);
 
     impl Lined<SimKernel> for Value {
@@ -233,7 +234,7 @@ mod tests {
         assert_eq!(values(&mut slab, &all, 0, 0), [0, 1, 2, 3, 4, 5]);
         assert_eq!(values(&mut slab, &one, 1, 1), [1, 3, 5]);
         assert_eq!(values(&mut slab, &two, 3, 2), [0, 1, 2, 3]);
-        // From the end, from the middle, from the start.
+        // Removes values from the end, the middle and the start of a line.
         for (gone, left) in [(5, vec![1, 3]), (2, vec![1, 3]), (1, vec![3]), (3, vec![])] {
             slab.leave(ids[gone]);
             slab.leave(ids[gone]);
@@ -259,7 +260,7 @@ mod tests {
         assert_eq!(slab.next_number(), 3);
     }
 
-    /// However many others there are.
+    /// The number of slots accessed does not grow with the number of other values.
     // Shows T82.
     #[test]
     fn nothing_looks_at_the_values_of_others() {

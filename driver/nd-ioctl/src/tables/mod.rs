@@ -1,4 +1,4 @@
-//! The tables of a provider context: handles, and requests that wait with the files that they came by. Both are slabs.
+//! The tables of a provider context: handles, and pended requests with the files that they came by. Both are slabs.
 
 pub(crate) mod handles;
 pub(crate) mod lines;

@@ -1,8 +1,7 @@
-//! The requests of a provider context that wait for an event, in the order they were issued. Each object, and each file, finds its own
-//! in constant time.
+//! The pended requests of a provider context, in order of issue. The requests of one object, or of one file, are found in constant time.
 //!
-//! Whoever takes a request out of the table completes it, with no lock held. A request whose cancel routine has begun can
-//! only be taken by that routine ([`PendedRequests::cancelled`]); everybody else passes it over.
+//! The thread that takes a request out of the table completes the request, with no lock held. Once the cancel routine of a request has
+//! begun, only that routine can take the request ([`PendedRequests::cancelled`]).
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -15,40 +14,41 @@ use crate::tables::lines::{Lined, LinedSlab, Lines};
 use crate::tables::sent::{FileState, Sent, Waiting};
 use crate::{Host, Ref, Request, shared};
 
-/// Requests of a provider context that may wait at a time, besides those that each connector has room for; and those of one object
-/// that one run of a deferred call completes.
+/// The most pended requests of a provider context, besides the places that each connector adds. Also the most requests that wait for one
+/// object: one run of a deferred call may complete all of them.
 const PLACES: u32 = 1024;
-/// Of a connector: one for its operation, one that awaits its end. So it is connectors that run out, not requests.
+/// Places that each connector adds: for its operation, and for a request that awaits the end of the connection. So a program reaches the
+/// limit of connectors before that of requests.
 const PLACES_OF_CONNECTOR: u32 = 2;
-/// Connectors of a provider context: as many as the adapter has.
+/// The most connectors of a provider context: as many as the adapter has.
 const CONNECTORS: u32 = 65_536;
 const CHUNK: u32 = 32;
 const CHUNKS: usize = 4_128;
 const _: () = assert!(CHUNK as usize * CHUNKS == (PLACES + CONNECTORS * PLACES_OF_CONNECTOR) as usize);
 
-/// What a request waits for.
+/// The event that a pended request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A completion queue has a completion, or fails.
     Completion,
-    /// One with a ring has a solicited completion, or fails.
+    /// A completion queue with a ring has a solicited completion, or fails.
     Solicited,
     /// A completion queue fails.
     CqError,
-    /// A shared receive queue runs low, or fails.
+    /// A shared receive queue has fewer receives than its threshold, or fails.
     SrqLow,
     /// A listener has a connection request for the connector.
     ConnectionRequest,
-    /// Connect, complete or accept ends.
+    /// NdkConnect, NdkCompleteConnect or NdkAccept ends.
     Setup,
-    /// The disconnect of the own side ends.
+    /// NdkDisconnect ends.
     Disconnect,
     /// The connection ends.
     Disconnected,
 }
 
 impl Event {
-    /// Which of its object's lines those are in that wait for it.
+    /// The number of the line, among its object's, of the requests that wait for this event.
     const fn line(self) -> usize {
         match self {
             Self::Completion | Self::SrqLow | Self::ConnectionRequest | Self::Setup => 0,
@@ -58,28 +58,28 @@ impl Event {
     }
 }
 
-/// The line of a connector's requests for a connection request, which were sent to a listener.
+/// The line of GET_CONNECTION_REQUESTs for a connector, which were sent to a listener.
 const WANTED: usize = 3;
-/// The lines of what was sent to an object.
+/// The lines of requests that were sent to the object.
 const SENT: Range<usize> = 0..WANTED;
 /// All lines of an object.
 const ANY: Range<usize> = 0..WANTED + 1;
 
-/// What a pended request changes: a connector. If the request is cancelled, the change is undone.
+/// An object whose state a pended request changes: a connector. If the request is cancelled, the change is undone.
 pub(crate) trait Abandon<H: Host> {
-    /// The requests that wait for it. Called with the table's lock held.
+    /// The requests that wait for the object. Called with the table's lock held.
     fn waiting(&self) -> &Waiting<H>;
 
-    /// Undoes what a request for this event began.
+    /// Undoes the change of a request for this event.
     fn abandon(&self, event: Event);
 }
 
-/// A request that waits.
+/// A pended request.
 pub(crate) struct Pended<H: Host, C> {
     request: H::Request,
     /// The file that the request came by.
     by: Ref<FileState<H>, H>,
-    /// Those that wait for the object that it was sent to.
+    /// The requests that wait for the object that this one was sent to.
     waiting: Waiting<H>,
     event: Event,
     /// The connector that the request wants to change.
@@ -100,17 +100,17 @@ impl<H: Host, C: Abandon<H>> Lined<H::Platform> for Pended<H, C> {
 }
 
 struct Table<H: Host, C> {
-    /// A request whose cancel routine has begun is out of its lines.
+    /// A request whose cancel routine has begun leaves its lines when a search finds it there.
     entries: LinedSlab<Pended<H, C>, H::Platform, CHUNK, CHUNKS>,
     connectors: u32,
-    /// Requests in it.
+    /// The requests in the table.
     used: u32,
 }
 
-/// The table of one provider context. `C`: its connectors.
+/// The table of one provider context. `C`: the type of its connectors.
 pub(crate) struct PendedRequests<H: Host, C> {
     table: SpinLock<Table<H, C>, H::Platform>,
-    /// All of them.
+    /// All pended requests.
     all: Waiting<H>,
     device: Ref<DeviceState<H>, H>,
     _charge: Charge<H::Platform>,
@@ -129,7 +129,7 @@ impl<H: Host, C: Abandon<H>> PendedRequests<H, C> {
         shared(Self { table: SpinLock::<_, H::Platform>::new(table), all, device, _charge: charge })
     }
 
-    /// Makes room for the requests of a new connector. STATUS_INSUFFICIENT_RESOURCES: there are too many.
+    /// Adds the places of a new connector. STATUS_INSUFFICIENT_RESOURCES: the context has too many connectors.
     pub(crate) fn add_connector(&self) -> Result<(), NTSTATUS> {
         let mut table = self.table.lock();
         table.connectors = Some(table.connectors.wrapping_add(1))
@@ -138,14 +138,14 @@ impl<H: Host, C: Abandon<H>> PendedRequests<H, C> {
         Ok(())
     }
 
-    /// The connector has gone, and its requests with it.
+    /// Removes the places of a connector, whose requests have ended.
     pub(crate) fn remove_connector(&self) {
         let mut table = self.table.lock();
         table.connectors = table.connectors.saturating_sub(1);
     }
 
-    /// Pends a request: from here on another thread may complete it. `Err`: it could not be pended and is completed; the
-    /// status is for the dispatch routine to return.
+    /// Pends a request; another thread may complete it before this returns. `Err`: the request was not pended and is completed, and the
+    /// dispatch routine returns the status.
     pub(crate) fn insert(
         &self,
         sent: Sent<H>,
@@ -165,7 +165,7 @@ impl<H: Host, C: Abandon<H>> PendedRequests<H, C> {
         };
         table.entries.fill(id, pended);
         self.device.pended.fetch_add(1, Ordering::Relaxed);
-        // Whoever cleans the file up looks here next.
+        // The cleanup of the file sets `is_closing` before it searches this table, so it finds the request or is seen here.
         let pend = |pended: &mut Pended<H, C>| !pended.by.is_closing() && pended.request.pend(id);
         if table.entries.standing(id).is_none_or(pend) {
             return Ok(id);
@@ -179,25 +179,24 @@ impl<H: Host, C: Abandon<H>> PendedRequests<H, C> {
         Err(STATUS_CANCELLED)
     }
 
-    /// Takes a request by its identifier, to complete it. `None`: it was completed, or its cancel routine has begun.
+    /// Takes a request by its identifier, to complete it. `None`: the request is completed, or its cancel routine has begun.
     pub(crate) fn take(&self, id: u64) -> Option<Pended<H, C>> {
         let taken = self.table.lock().take(id)?;
         self.count_out();
         Some(taken)
     }
 
-    /// Takes the longest waiting of an object's requests for one of these events, issued before `end`.
+    /// Takes the oldest of an object's requests for one of these events, if it was issued before `end`.
     pub(crate) fn take_first(&self, waiting: &Waiting<H>, events: &[Event], end: u64) -> Option<Pended<H, C>> {
         self.take_first_of(waiting, || events.iter().map(|event| event.line()), end)
     }
 
-    /// The place in the order of issue of the next request.
+    /// The number that the next request gets: the `end` for all requests issued so far.
     pub(crate) fn end(&self) -> u64 {
         self.table.lock().entries.next_number()
     }
 
-    /// Takes each of an object's requests for one of these events that was issued before `end`, in order of issue, and gives it to
-    /// `each`.
+    /// Takes each of an object's requests for one of these events that was issued before `end`, in order of issue, and passes it to `each`.
     pub(crate) fn take_until(
         &self,
         waiting: &Waiting<H>,
@@ -210,28 +209,29 @@ impl<H: Host, C: Abandon<H>> PendedRequests<H, C> {
         }
     }
 
-    /// Takes each request that waits for an object, or came by a file, and was issued before now, in order of issue, and gives it to
+    /// Takes each request that waits for an object, or came by a file, and was issued before this call, in order of issue, and passes it to
     /// `each`.
     pub(crate) fn take_all(&self, waiting: &Waiting<H>, each: impl FnMut(Pended<H, C>)) {
         self.take_all_of(waiting, ANY, each);
     }
 
-    /// Cancels each of those, in order of issue.
+    /// Cancels each request that [`PendedRequests::take_all`] takes, in order of issue.
     pub(crate) fn cancel(&self, waiting: &Waiting<H>) {
         self.take_all(waiting, Pended::cancel);
     }
 
-    /// Cancels each request that was sent to an object, in order of issue: not what a listener was asked for a connector.
+    /// Cancels each request that was sent to an object, in order of issue; not a GET_CONNECTION_REQUEST for a connector, which was sent to
+    /// its listener.
     pub(crate) fn cancel_io(&self, waiting: &Waiting<H>) {
         self.take_all_of(waiting, SENT, Pended::cancel);
     }
 
-    /// Cancels all of them, in order of issue.
+    /// Cancels all requests of the context, in order of issue.
     pub(crate) fn cancel_all(&self) {
         self.cancel(&self.all);
     }
 
-    /// Whether a request waits for this event of an object.
+    /// Whether a request of an object waits for this event.
     pub(crate) fn any(&self, waiting: &Waiting<H>, event: Event) -> bool {
         !self.table.lock().entries.is_empty(waiting, event.line())
     }
@@ -250,7 +250,8 @@ impl<H: Host, C: Abandon<H>> PendedRequests<H, C> {
         end: u64,
     ) -> Option<Pended<H, C>> {
         let mut table = self.table.lock();
-        // One that cannot be taken has left its lines: its cancel routine waits for this lock, on a processor of its own.
+        // A request that `take` could not take has left its lines, so the loop ends. Its cancel routine waits for this lock, on another
+        // processor.
         while let Some(id) = table.entries.first(waiting, lines(), end) {
             if let Some(taken) = table.take(id) {
                 drop(table);
@@ -261,7 +262,7 @@ impl<H: Host, C: Abandon<H>> PendedRequests<H, C> {
         None
     }
 
-    /// Takes a request in its cancel routine.
+    /// Takes a request. Called by its cancel routine.
     pub(crate) fn cancelled(&self, id: u64) -> Option<Pended<H, C>> {
         let taken = self.table.lock().remove(id)?;
         self.count_out();
@@ -276,7 +277,7 @@ impl<H: Host, C: Abandon<H>> PendedRequests<H, C> {
 impl<H: Host, C: Abandon<H>> Table<H, C> {
     fn reserve(&mut self, waiting: &Waiting<H>, event: Event) -> Result<u64, NTSTATUS> {
         let places = self.connectors.saturating_mul(PLACES_OF_CONNECTOR).saturating_add(PLACES);
-        // A connection request completes one, whatever the number.
+        // Requests for a connection request are not limited: a connection request completes only one of them.
         let too_many = event != Event::ConnectionRequest && waiting.count() >= PLACES;
         if too_many || self.used >= places {
             return Err(STATUS_INSUFFICIENT_RESOURCES);
@@ -290,7 +291,7 @@ impl<H: Host, C: Abandon<H>> Table<H, C> {
         if self.entries.standing(id)?.request.unpend() {
             return self.remove(id);
         }
-        // The cancel routine is on its way and takes it from the slab; searches do not see it.
+        // The cancel routine has begun and will take the request from the slab; searches no longer find it.
         self.entries.leave(id);
         None
     }
@@ -306,12 +307,12 @@ impl<H: Host, C: Abandon<H>> Pended<H, C> {
     /// Completes the request. No lock may be held.
     pub(crate) fn complete(self, status: NTSTATUS) {
         let Self { request, by, .. } = self;
-        // First: a completed request does not keep the file, whose charge is for this state too.
+        // Before the completion: a completed request does not keep the file, and the file charges this state too.
         drop(by);
         request.complete(status, 0);
     }
 
-    /// Completes the request with STATUS_CANCELLED, after undoing what it began. No lock may be held.
+    /// Undoes the request's change, then completes the request with STATUS_CANCELLED. No lock may be held.
     pub(crate) fn cancel(self) {
         if let Some(connector) = &self.connector {
             connector.abandon(self.event);

@@ -1,4 +1,4 @@
-//! Requests that may wait, and the files that they came by.
+//! Requests that may pend, and the files that they came by.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,11 +11,11 @@ use crate::{Host, Ref};
 /// The requests that wait for an object, or that came by a file.
 pub(crate) type Waiting<H> = Ref<Lines<<H as Host>::Platform>, H>;
 
-/// What the requests that came by an open file refer to.
+/// The state of an open file that the requests that came by the file refer to.
 pub(crate) struct FileState<H: Host> {
-    /// Those that wait.
+    /// The pended requests that came by the file.
     pub(crate) waiting: Waiting<H>,
-    /// A cleanup has begun.
+    /// The cleanup of the file has begun.
     cleaning: AtomicBool,
 }
 
@@ -26,23 +26,23 @@ impl<H: Host> FileState<H> {
         Ok(Self { waiting, cleaning: AtomicBool::new(false) })
     }
 
-    /// What tells the file from others while it is there.
+    /// A number that no other open file has.
     pub(crate) fn number(&self) -> u64 {
         core::ptr::from_ref(self).addr() as u64
     }
 
-    /// From now on nothing that comes by the file may pend. True: that was so before.
+    /// Begins the cleanup: no request that comes by the file may pend from now on. True: a cleanup has begun before.
     pub(crate) fn close(&self) -> bool {
         self.cleaning.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether a cleanup has begun: no request that comes by the file may pend.
+    /// Whether the cleanup has begun: no request that comes by the file may pend.
     pub(crate) fn is_closing(&self) -> bool {
         self.cleaning.load(Ordering::Acquire)
     }
 }
 
-/// A request that may wait, and the file that it came by.
+/// A request that may pend, and the file that it came by.
 pub(crate) struct Sent<H: Host> {
     pub(crate) request: H::Request,
     pub(super) by: Ref<FileState<H>, H>,

@@ -1,8 +1,8 @@
 //! Slots behind untrusted 64-bit identifiers.
 //!
-//! An identifier is an index and a generation. Generations come from one counter for all slabs, so an identifier that
-//! was removed, or that belongs to another provider context, names nothing. Memory grows by chunks, which blocks of pointers lead to, and
-//! goes with the slab: neither insertion nor removal moves an element, and both take constant time.
+//! An identifier is an index and a generation. Generations come from one counter for all slabs, so the identifier of a removed value, or of
+//! another provider context's value, names nothing. Memory grows by chunks, which blocks of pointers lead to, and is freed with the slab:
+//! insertion and removal move no element, and take constant time.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,23 +13,23 @@ use crate::planted::{self, Bug};
 
 static NEXT_GENERATION: AtomicU32 = AtomicU32::new(1);
 
-/// Chunks of a block.
+/// The number of chunks of a block.
 const BLOCK: usize = 128;
 
-/// Chunks, empty where nothing is allocated yet.
+/// Chunks; empty ones have no memory yet.
 type Block<T, P> = Slice<Slice<Slot<T>, P>, P>;
 
-/// At most `CHUNKS` chunks of `CHUNK` slots.
+/// A slab of at most `CHUNKS` chunks of `CHUNK` slots.
 pub(crate) struct Slab<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> {
-    /// Empty where nothing is allocated yet. Not an array: a slab is moved by the stack into what it is part of.
+    /// Blocks; empty ones have no memory yet. Not an array: a slab is built on the stack and moved into its owner.
     blocks: Slice<Block<T, P>, P>,
-    /// Chunks with memory: the first ones.
+    /// The number of chunks with memory: the first ones.
     allocated: usize,
     /// Head of the list of free slots.
     free: Option<u32>,
-    /// For the memory.
+    /// Charges the memory.
     charge: Charge<P>,
-    /// Slots that were looked at.
+    /// Counts accesses to slots.
     #[cfg(test)]
     pub(crate) looks: u64,
 }
@@ -46,7 +46,7 @@ enum Content<T> {
 }
 
 impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CHUNKS> {
-    /// An empty one; `charge` is what its memory is added to.
+    /// An empty slab, whose memory is added to `charge`.
     pub(crate) fn new(charge: Charge<P>) -> Self {
         Self {
             blocks: Slice::empty(),
@@ -58,7 +58,7 @@ impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CH
         }
     }
 
-    /// Takes a free slot, for [`Slab::fill`] or [`Slab::remove`]. May allocate.
+    /// Reserves a free slot, for [`Slab::fill`] or [`Slab::remove`]. May allocate.
     pub(crate) fn reserve(&mut self) -> Result<u64, NTSTATUS> {
         if self.free.is_none() {
             self.grow()?;
@@ -101,7 +101,7 @@ impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CH
         values.find(|value| wanted(value))
     }
 
-    /// Frees a slot. `None`: there is no such slot, or it was reserved only.
+    /// Frees a slot and returns its value. `None`: no slot has this identifier, or the slot was only reserved.
     pub(crate) fn remove(&mut self, id: u64) -> Option<T> {
         let free = self.free;
         let slot = self.find(id)?;
@@ -114,7 +114,7 @@ impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CH
         }
     }
 
-    /// What is in the slot of this index. `None`: there is no such slot, nor one behind it.
+    /// The value in the slot with this index; `Some(None)`: the slot has no value; `None`: this index and all above it have no slot.
     pub(crate) fn at(&mut self, index: u32) -> Option<Option<&mut T>> {
         Some(match &mut self.slot(index)?.content {
             Content::Full(value) => Some(value),
@@ -122,8 +122,8 @@ impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CH
         })
     }
 
-    /// Removes the first value that `wanted` accepts among the next `CHUNK` slots from `cursor` on, and moves the cursor past what
-    /// it has looked at. `None`: there are no slots from there on. `Some(None)`: none of these.
+    /// Removes the first value that `wanted` accepts among the next `CHUNK` slots from `cursor` on, and moves the cursor past the slots
+    /// that were searched. `Some(None)`: `wanted` accepts none of them; `None`: there are no slots from the cursor on.
     pub(crate) fn remove_next(&mut self, cursor: &mut u32, wanted: impl Fn(&T) -> bool) -> Option<Option<T>> {
         self.slot(*cursor)?;
         for _ in 0..CHUNK {
@@ -182,7 +182,7 @@ impl<T, P: Platform, const CHUNK: u32, const CHUNKS: usize> Slab<T, P, CHUNK, CH
     }
 }
 
-/// A slice that counts with others.
+/// Allocates a slice and adds its bytes to `charge`.
 fn charged<T, P: Platform>(
     charge: &mut Charge<P>,
     length: usize,
@@ -298,7 +298,7 @@ mod tests {
     fn without_memory_it_stays_as_it_was() {
         let session = boot();
         let mut slab = Small::new(PoolQuota::UNLIMITED.no_charge());
-        // The block, then the chunk.
+        // Each attempt fails at its first allocation, that of the blocks.
         for _ in 0..2 {
             let fault = session.fail_allocation(1);
             assert_eq!(slab.reserve(), Err(STATUS_INSUFFICIENT_RESOURCES));

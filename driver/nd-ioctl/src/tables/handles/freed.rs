@@ -1,23 +1,23 @@
-//! Queue pairs that were freed before their completions had been taken from the CQ.
+//! Queue pairs that were freed before their completions were polled from the CQ.
 //!
-//! No program gets these completions. But a receive that came by the ring of an SRQ keeps its slot there until it is reported. So the
-//! slot of the freed queue pair's handle names the SRQ, until the NDK queue pair is closed and its CQ was found empty after that. The
-//! slot holds no reference, and counts against the limit of handles.
+//! No program gets these completions. But a receive from the ring of an SRQ keeps its slot there until the receive is reported. So the slot
+//! of the freed queue pair's handle names the SRQ, until the NDK queue pair is closed and its CQ was found empty after that. The slot holds
+//! no reference, and counts against the limit of handles.
 
 use ndk_abi::status::NTSTATUS;
 use platform::{Arc, Platform};
 
 use super::{Entry, Handles, Table, Typed};
 
-/// In the place of a queue pair.
+/// The entry that replaces a freed queue pair.
 pub(crate) struct Freed {
-    /// The handle of its shared queue.
+    /// The handle of the queue pair's SRQ.
     left: u64,
-    /// The next of a chain.
+    /// The handle of the next entry in a chain.
     next: Option<u64>,
 }
 
-/// The handles of freed queue pairs, each of which has the next one: the first and the last.
+/// A linked list of freed queue pairs: the handles of the first and the last.
 pub(crate) struct Chain {
     first: u64,
     last: u64,
@@ -37,7 +37,7 @@ impl<T, P: Platform> Table<T, P> {
         }
     }
 
-    /// Has a slot that was forgotten, if there is one, used again.
+    /// Frees one slot of the `forgotten` list, if there is one.
     pub(super) fn reuse(&mut self) {
         if let Some(handle) = self.forgotten {
             self.forgotten = self.freed(handle).and_then(|freed| freed.next);
@@ -48,7 +48,7 @@ impl<T, P: Platform> Table<T, P> {
 }
 
 impl<T, P: Platform> Handles<T, P> {
-    /// Takes an object from its handle. The handle that `leaves` gives, that of another object, is left in the slot. Errors:
+    /// Removes an object from its handle. If `leaves` returns a handle, of another object, that handle stays in the slot. Errors:
     /// [`Handles::get`].
     pub(crate) fn remove_leaving<U: Typed<T, P>>(
         &self,
@@ -66,7 +66,7 @@ impl<T, P: Platform> Handles<T, P> {
         Ok(object)
     }
 
-    /// The object of a handle; if that was freed, the object whose handle is left in the slot. `None`: there is neither.
+    /// The object of a handle; if it was freed, the object whose handle it left in the slot. `None`: neither exists.
     pub(crate) fn get_or_left(&self, handle: u64) -> Option<T>
     where
         T: Clone,
@@ -80,7 +80,7 @@ impl<T, P: Platform> Handles<T, P> {
         table.entries.get(left).filter(|_| !closed)?.object().cloned()
     }
 
-    /// Appends a freed queue pair to a chain; false: it is none, or was freed and left nothing.
+    /// Appends a freed queue pair to a chain. False: the slot of `handle` has no freed queue pair.
     pub(crate) fn append_freed(&self, chain: &mut Option<Chain>, handle: u64) -> bool {
         let mut table = self.table.lock();
         if table.freed(handle).is_none() {
@@ -98,12 +98,12 @@ impl<T, P: Platform> Handles<T, P> {
         true
     }
 
-    /// Forgets the queue pairs of a chain up to `last`: their slots are used again.
+    /// Moves the queue pairs of a chain, up to `last`, to the `forgotten` list: their slots can be used again.
     pub(crate) fn forget_freed(&self, chain: &mut Option<Chain>, last: u64) {
         let Some(Chain { first, last: end }) = chain.take() else { return };
         let mut table = self.table.lock();
         let forgotten = table.forgotten;
-        // The slot is gone: the provider context has ended.
+        // Without a slot the provider context has ended, and its table is freed.
         let Some(place) = table.freed(last) else { return };
         let rest = core::mem::replace(&mut place.next, forgotten);
         table.forgotten = Some(first);

@@ -11,11 +11,11 @@ use crate::shared;
 use crate::tables::slab::Slab;
 use freed::Freed;
 
-/// At most 2^21 handles of a provider context: all objects that the adapter says it has (`soft_rdma::limits`), and some.
+/// At most 2^21 handles of a provider context: more than the adapter's limits of all kinds of objects together (`soft_rdma::limits`).
 const CHUNK: u32 = 256;
 const CHUNKS: usize = 8192;
 
-/// One of the types of object that handles name; `T` is a reference to an object of any of them.
+/// A type of object that handles name. `T` is a reference to an object of any of these types.
 pub(crate) trait Typed<T, P: Platform>: Sized {
     fn wrap(object: Arc<Self, P>) -> T;
     fn of(object: &T) -> Option<&Arc<Self, P>>;
@@ -23,14 +23,14 @@ pub(crate) trait Typed<T, P: Platform>: Sized {
 
 enum Entry<T> {
     Object(T),
-    /// What is left of an object.
+    /// A freed queue pair, whose completions may still be in its CQ.
     Freed(Freed),
 }
 
 struct Table<T, P: Platform> {
     entries: Slab<Entry<T>, P, CHUNK, CHUNKS>,
     closed: bool,
-    /// The first of the slots of freed objects that may be reused.
+    /// The first entry of the list of freed queue pairs whose slots can be used again.
     forgotten: Option<u64>,
 }
 
@@ -65,19 +65,20 @@ impl<T, P: Platform> Handles<T, P> {
         shared(Self { table: SpinLock::<_, P>::new(table), _charge: charge })
     }
 
-    /// The object of a handle. STATUS_INVALID_HANDLE: no such handle in this table, or of another type.
-    /// STATUS_DEVICE_REMOVED: the table is closed.
+    /// The object of a handle. STATUS_INVALID_HANDLE: the table has no such handle, or its object has another type. STATUS_DEVICE_REMOVED:
+    /// the table is closed.
     pub(crate) fn get<U: Typed<T, P>>(&self, handle: u64) -> Result<Arc<U, P>, NTSTATUS> {
         self.table.lock().find(handle).cloned()
     }
 
-    /// The object in the slot of this index, if it is of this type. `None`: there is no such slot, nor one behind it.
+    /// The object in the slot with this index; `Some(None)`: the slot has no object of this type; `None`: this index and all above it have
+    /// no slot.
     pub(crate) fn at<U: Typed<T, P>>(&self, index: u32) -> Option<Option<Arc<U, P>>> {
         let mut table = self.table.lock();
         table.entries.at(index).map(|entry| entry.and_then(|entry| U::of(entry.object()?)).cloned())
     }
 
-    /// A handle for an object that is about to be made.
+    /// Reserves a handle for an object that is about to be made.
     pub(crate) fn reserve(&self) -> Result<Reserved<'_, T, P>, NTSTATUS> {
         let mut table = self.table.lock();
         if table.closed {
@@ -88,22 +89,22 @@ impl<T, P: Platform> Handles<T, P> {
         Ok(Reserved { handles: self, handle })
     }
 
-    /// Takes an object from its handle. Errors: [`Handles::get`].
+    /// Removes an object from its handle. Errors: [`Handles::get`].
     pub(crate) fn remove<U: Typed<T, P>>(&self, handle: u64) -> Result<Arc<U, P>, NTSTATUS> {
         self.remove_leaving(handle, |_| None)
     }
 
-    /// From now on there are no new handles.
+    /// Closes the table: from now on no handle is made, and [`Handles::get`] fails.
     pub(crate) fn close(&self) {
         self.table.lock().closed = true;
     }
 
-    /// Whether its provider context is being closed, or is.
+    /// Whether the table is closed: its provider context is ending or has ended.
     pub(crate) fn are_closed(&self) -> bool {
         self.table.lock().closed
     }
 
-    /// Takes each object that `wanted` accepts from its handle and gives it to `each`. What freed queue pairs left stays until
+    /// Removes each object that `wanted` accepts from its handle and passes it to `each`. Entries of freed queue pairs stay until
     /// [`Handles::free`].
     pub(crate) fn drain(&self, wanted: impl Fn(&T) -> bool, mut each: impl FnMut(T)) {
         let mut cursor = 0;
@@ -118,7 +119,8 @@ impl<T, P: Platform> Handles<T, P> {
         }
     }
 
-    /// Frees the memory of a table that is closed and has no objects. The last reference may go in a DPC, so this is not left to it.
+    /// Frees the memory of a table that is closed and has no objects. Called at PASSIVE_LEVEL; the last reference to the table may be
+    /// dropped in a DPC.
     pub(crate) fn free(&self, _: &Passive<'_>) {
         let nothing = Slab::new(PoolQuota::UNLIMITED.no_charge());
         let entries = core::mem::replace(&mut self.table.lock().entries, nothing);
@@ -126,7 +128,7 @@ impl<T, P: Platform> Handles<T, P> {
     }
 }
 
-/// A handle without an object yet; it goes if none comes.
+/// A handle whose object is not made yet. The drop frees the handle.
 pub(crate) struct Reserved<'a, T, P: Platform> {
     handles: &'a Handles<T, P>,
     handle: u64,
@@ -137,7 +139,7 @@ impl<T, P: Platform> Reserved<'_, T, P> {
         self.handle
     }
 
-    /// Gives the handle its object.
+    /// Sets the handle's object.
     pub(crate) fn fill<U: Typed<T, P>>(self, object: Arc<U, P>) -> Result<u64, NTSTATUS> {
         let mut table = self.handles.table.lock();
         if table.closed {
