@@ -1,4 +1,4 @@
-//! Second files of a provider context: which may join, what comes by them, and what ends with whom.
+//! Second files of a provider context: which files may join, the requests that come by them, and what the close of each file ends.
 
 use std::{sync::Barrier, thread, time::Duration};
 
@@ -20,7 +20,7 @@ fn an_attached_file_has_the_handles_and_events_of_the_first() {
     let world = World::new(&first);
     let second = first.attached();
     assert_eq!(second.id(), first.id());
-    // What is made by one is used and freed by the other.
+    // An object made by one file is used and freed by the other.
     let pd = second.create(IOCTL_ND_PD_CREATE, world.adapter);
     let cq = first.cq(world.adapter, 4);
     let qp = first.qp(pd, cq);
@@ -29,7 +29,7 @@ fn an_attached_file_has_the_handles_and_events_of_the_first() {
     assert_eq!(first.call(IOCTL_ND_QP_FLUSH, &handle(qp)), STATUS_SUCCESS);
     assert_eq!(first.call(IOCTL_ND_CQ_CANCEL_IO, &handle(cq)), STATUS_SUCCESS);
     assert_eq!(notify.wait(), STATUS_CANCELLED);
-    // The cancel routine of a request finds it by its own file.
+    // The cancel routine of a request calls the file that the request came by.
     let notify = second.notify(cq, ND_CQ_NOTIFY_ANY);
     notify.shared.cancel(&second.file);
     assert_eq!(notify.wait(), STATUS_CANCELLED);
@@ -37,7 +37,7 @@ fn an_attached_file_has_the_handles_and_events_of_the_first() {
         assert_eq!(second.call(code, &handle(object)), STATUS_SUCCESS);
     }
     assert_eq!(first.call(IOCTL_ND_PD_FREE, &handle(pd)), STATUS_SUCCESS);
-    // A third one joins by way of the second.
+    // A third file joins the second.
     let third = second.attached();
     assert_eq!(third.call(IOCTL_ND_CQ_CANCEL_IO, &handle(world.cq)), STATUS_SUCCESS);
 }
@@ -54,7 +54,7 @@ fn only_fresh_files_of_the_same_process_attach() {
     for wrong in [0, 1, id + 1, id ^ 1 << 32, u64::MAX] {
         let fresh = User::stranger(&device);
         assert_eq!(fresh.call(IOCTL_SOFTNDK_ATTACH, &handle(wrong)), STATUS_INVALID_HANDLE, "{wrong:#x}");
-        // It is fresh still.
+        // The file is still fresh.
         assert_eq!(fresh.call(IOCTL_SOFTNDK_ATTACH, &handle(id)), STATUS_SUCCESS);
         assert_eq!(fresh.call(IOCTL_SOFTNDK_ATTACH, &handle(id)), STATUS_INVALID_DEVICE_STATE);
         assert_eq!(fresh.call(IOCTL_ND_PROVIDER_INIT, &handle(0)), STATUS_INVALID_DEVICE_STATE);
@@ -62,7 +62,7 @@ fn only_fresh_files_of_the_same_process_attach() {
     let in_use = User::new(&device);
     assert_eq!(in_use.call(IOCTL_SOFTNDK_ATTACH, &handle(id)), STATUS_INVALID_DEVICE_STATE);
     assert_eq!(first.call(IOCTL_SOFTNDK_ATTACH, &handle(id)), STATUS_INVALID_DEVICE_STATE);
-    // A file has no name before it has a context, nor when that has ended.
+    // A file has no identifier before it has a context; the identifier of an ended context names nothing.
     let fresh = User::stranger(&device);
     assert_eq!(fresh.ask::<_, u64>(IOCTL_SOFTNDK_FILE_ID, &handle(0)), Err(STATUS_INVALID_DEVICE_STATE));
     drop(first);
@@ -95,7 +95,7 @@ fn a_file_is_bound_by_its_handle() {
     let other_device = start();
     let other = User::stranger(&other_device);
     assert_eq!(bind(&other), STATUS_INVALID_HANDLE);
-    // One whose cleanup has begun.
+    // A file whose cleanup has begun.
     let closed = User::stranger(&device);
     closed.file.cleanup(&simkernel::passive());
     assert_eq!(bind(&closed), STATUS_DEVICE_REMOVED);
@@ -126,10 +126,10 @@ fn closing_the_second_file_cancels_what_came_by_it_and_nothing_else() {
     assert!(others.iter().all(|answer| answer.is_pending()));
     assert_eq!(device.host().provider().object_counts(), objects);
     assert_eq!(first.call(IOCTL_SOFTNDK_MR_QUERY, &handle(memory.mr)), STATUS_BUFFER_TOO_SMALL);
-    // What comes by it now does not pend: nobody would cancel it.
+    // A request that comes by the closed file does not pend, as no cleanup would cancel it.
     let late = second.notify(world.cq, ND_CQ_NOTIFY_ANY);
     assert_eq!((late.returned, late.wait()), (STATUS_CANCELLED, STATUS_CANCELLED));
-    // The connector does not wait any more.
+    // The connector does not wait, so it can wait again.
     assert!(first.get_request(world.listener, world.connector).is_pending());
 }
 
@@ -157,11 +157,11 @@ fn closing_the_first_file_ends_the_objects_for_all() {
     let open = ND_OPEN_ADAPTER { Version: 1, AdapterId: users::host::ADAPTER_ID, ..ndk_abi::describe::ZeroInit::ZERO };
     let opened = second.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_ADAPTER_OPEN, &open);
     assert_eq!(opened.map(|_| ()), Err(STATUS_DEVICE_REMOVED));
-    // Nor does it get a context of its own.
+    // The second file gets no context of its own either.
     assert_eq!(second.call(IOCTL_ND_PROVIDER_INIT, &handle(0)), STATUS_INVALID_DEVICE_STATE);
 }
 
-/// A process ends while its files attach, are used and closed: all requests end, nothing is left.
+/// A process ends while its files attach, are used and closed: all requests end, and no object is left.
 #[test]
 fn files_close_while_others_attach_and_wait() {
     let _session = boot();
@@ -222,7 +222,7 @@ fn a_connection_is_made_by_requests_of_second_files() {
     assert_eq!(client.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(from.connector)), STATUS_SUCCESS);
     assert_eq!(accept.wait(), STATUS_SUCCESS);
     let gone = server_events.send(IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, &handle(at.connector));
-    // The client's file goes; its second file does not hold the connection.
+    // The client's first file is closed; its second file does not keep the connection.
     drop(client);
     assert_eq!(gone.wait(), STATUS_SUCCESS);
     drop(client_events);

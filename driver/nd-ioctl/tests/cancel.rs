@@ -1,4 +1,4 @@
-//! Who completes a pended request: the event, `*_CANCEL_IO`, the free of the object, cleanup, or the cancel routine; once.
+//! A pended request is completed once: by its event, `*_CANCEL_IO`, the free of the object, a cleanup, or the cancel routine.
 
 use std::{
     sync::{Arc, Barrier},
@@ -18,7 +18,7 @@ use zerocopy::IntoBytes;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One pended request of each kind that needs no connection; which code cancels it, which frees its object, and of what.
+/// One pended request of each kind that needs no connection, with the code that cancels it, the code that frees its object, and the object.
 fn pend_each(user: &User<'_>, world: &World) -> Vec<(Answer, u32, u32, u64)> {
     let srq = user.send(IOCTL_ND_SRQ_NOTIFY, &handle(world.srq));
     vec![
@@ -44,15 +44,15 @@ fn the_cancel_routine_completes_any_pended_request() {
         assert!(answer.is_pending());
         answer.shared.cancel(&user.file);
         assert_eq!(answer.wait(), STATUS_CANCELLED);
-        // Late and made-up ones find nothing.
+        // A late cancel, and one with a made-up identifier, find nothing.
         answer.shared.cancel(&user.file);
         user.file.cancel(0x1234_0000_0000);
     }
-    // The connector waits no more, so it can again.
+    // The connector does not wait, so it can wait again.
     assert!(user.get_request(world.listener, world.connector).is_pending());
 }
 
-/// It was sent to the listener.
+/// The request was sent to the listener, not to the connector.
 #[test]
 fn cancel_io_of_a_connector_leaves_what_a_listener_was_asked_for_it() {
     let _session = boot();
@@ -100,7 +100,7 @@ fn cancel_io_and_free_complete_in_order_of_issue() {
         let more = pend_each(&user, &world);
         let notifies: Vec<_> = (0..50).map(|kind| user.notify(world.cq, kind % 3)).collect();
         for (_, cancel, close, object) in &more {
-            // The second request of an object finds it cancelled, or gone.
+            // The second call for one object finds its requests cancelled, or the object freed.
             user.call(if free { *close } else { *cancel }, &handle(*object));
         }
         assert!(more.iter().all(|(answer, ..)| answer.wait() == STATUS_CANCELLED));
@@ -117,11 +117,11 @@ fn cleanup_leaves_to_the_cancel_routine_what_it_has_begun() {
     let world = World::listening(&user);
     let pended = pend_each(&user, &world);
     let begun: Vec<_> = pended.iter().map(|(answer, ..)| answer.shared.begin_cancel()).collect();
-    // Everybody else passes them over.
+    // All calls but those of the cancel routines pass these requests over.
     assert_eq!(user.call(IOCTL_ND_CQ_CANCEL_IO, &handle(world.cq)), STATUS_SUCCESS);
     assert_eq!(user.call(IOCTL_ND_SRQ_FREE, &handle(world.srq)), STATUS_SUCCESS);
     thread::scope(|scope| {
-        // It may wait for the cancel routines, but completes nothing of theirs.
+        // The cleanup may wait for the cancel routines, but completes none of their requests.
         let cleanup = scope.spawn(|| user.file.cleanup(&simkernel::passive()));
         thread::sleep(Duration::from_millis(20));
         for ((answer, ..), id) in pended.iter().zip(begun) {
@@ -131,7 +131,7 @@ fn cleanup_leaves_to_the_cancel_routine_what_it_has_begun() {
         }
         cleanup.join().unwrap();
     });
-    // After cleanup there is nothing to work with.
+    // After the cleanup there are no handles.
     assert_eq!(user.notify(world.cq, ND_CQ_NOTIFY_ANY).wait(), STATUS_DEVICE_REMOVED);
     let open = ND_OPEN_ADAPTER { Version: 1, AdapterId: users::host::ADAPTER_ID, ..ndk_abi::describe::ZeroInit::ZERO };
     let open = user.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_ADAPTER_OPEN, &open);
@@ -145,7 +145,7 @@ fn a_second_cleanup_waits_for_the_first() {
     let user = User::new(&device);
     let world = World::listening(&user);
     user.memory(world.pd, 1);
-    // Its cancel routine has begun, which the first cleanup waits for.
+    // The first cleanup waits for a cancel routine that has begun.
     let request = user.get_request(world.listener, world.connector);
     let id = request.shared.begin_cancel().expect("it was pended");
     thread::scope(|scope| {

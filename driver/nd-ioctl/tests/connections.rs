@@ -33,7 +33,7 @@ fn a_cancelled_connect_leaves_no_connection_behind() {
             }
             assert_eq!(connect.wait(), STATUS_CANCELLED);
         }
-        // The requests are still there, but nobody stands behind them any more.
+        // The connection requests are still there, but the connects behind them are cancelled.
         for _ in 0..2 {
             let passive = user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter);
             assert_eq!(user.get_request(world.listener, passive).wait(), STATUS_SUCCESS);
@@ -62,7 +62,7 @@ fn a_connector_connects_right_after_a_cancelled_connect() {
             for passive in passive {
                 assert_eq!(user.get_request(world.listener, passive).wait(), STATUS_SUCCESS);
             }
-            // They come in any order: each is an event of its own connector.
+            // The two connection requests come in any order: each is an event of its own connector.
             let is_second = |passive: &u64| {
                 let data = user.send_bytes(IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA, handle(*passive).as_bytes(), 508);
                 data.output().starts_with(b"second")
@@ -100,7 +100,7 @@ fn a_cancelled_accept_ends_the_connection_for_all_who_wait() {
     });
 }
 
-/// Who disconnects as soon as that is possible may do so before the accept is reported: each request ends by its own operation.
+/// A program that disconnects as soon as possible may do so before its accept completes: each request completes with its own operation.
 #[test]
 fn a_disconnect_right_behind_an_accept_ends_with_it() {
     for seed in seeds(200) {
@@ -147,14 +147,14 @@ fn above_the_backlog_requests_are_refused() {
                 user.connect(connector, user.qp(world.pd, world.cq), address, b"")
             })
             .collect();
-        // Which of them is up to chance: each request is an event of its own connector.
+        // Which connects are refused is up to chance: each connection request is an event of its own connector.
         let pending = || connects.iter().filter(|connect| connect.is_pending()).count();
         while pending() > 2 {
             thread::yield_now();
         }
         thread::sleep(Duration::from_millis(20));
         assert_eq!(pending(), 2, "a backlog of 2");
-        // Free refuses who waits.
+        // The free of the listener refuses the connection requests that wait.
         assert_eq!(user.call(IOCTL_ND_LISTENER_FREE, &handle(world.listener)), STATUS_SUCCESS);
         assert!(connects.iter().all(|connect| connect.wait() == STATUS_CONNECTION_REFUSED));
     });
@@ -177,8 +177,8 @@ fn a_listener_that_is_only_bound_refuses() {
     });
 }
 
-/// A connection request that has met a connector which is being freed goes back to its listener, which may be freed meanwhile. A
-/// schedule in which it stays there does not end: the cleanup waits for the adapter that it holds.
+/// A connection request for a connector that is being freed goes back to its listener, which may be freed at the same time. If it stayed in
+/// the freed listener, the cleanup would wait for ever for the adapter that it holds.
 #[test]
 fn a_request_does_not_go_back_to_a_freed_listener() {
     for seed in seeds(200) {

@@ -131,7 +131,7 @@ fn regions_are_unlocked_by_who_frees_them_also_in_mid_traffic() {
                 assert_eq!(user.post(&write, &[from.sge(0, 256 * 4096)], b""), STATUS_SUCCESS);
             }
             thread::sleep(Duration::from_micros(50 * (round % 10)));
-            // The host ends the test should an access under way be what unlocks it, at DISPATCH_LEVEL.
+            // The host ends the test if the memory is unlocked at DISPATCH_LEVEL, by an access under way.
             for memory in [to, from] {
                 assert_eq!(user.call(IOCTL_ND_MR_FREE, &handle(memory.mr)), STATUS_SUCCESS);
             }
@@ -189,7 +189,7 @@ fn a_fast_registered_region_is_invalidated_by_the_peer() {
         assert_eq!(got[0].Output, u64::from(fast.RemoteToken));
         assert_eq!(user.completions(pair.cq[1], 1)[0].Status, STATUS_SUCCESS);
 
-        // And it can be registered again, and invalidated by its owner.
+        // The region can be registered again, and invalidated by its owner.
         assert_eq!(user.post(&register, &[], b""), STATUS_SUCCESS);
         let local = SOFTNDK_POST { ObjectHandle: fast.MrHandle, ..work(NdkOperationTypeInvalidate, pair.qp[0], 5) };
         assert_eq!(user.post(&local, &[], b""), STATUS_SUCCESS);
@@ -220,7 +220,7 @@ fn several_notifies_complete_together_and_errors_wait_on() {
         assert!(order.is_sorted() && order[2] < solicited.shared.order());
         assert_eq!(user.completions(cq, 1).len(), 1);
 
-        // Errors only: neither that completion nor a next one.
+        // A request for errors completes neither for that completion nor for the next one.
         assert_eq!(user.post(&receive, &[], b""), STATUS_SUCCESS);
         assert_eq!(user.post(&work(NdkOperationTypeSend, pair.qp[0], 3), &[], b""), STATUS_SUCCESS);
         user.completions(cq, 1);
@@ -239,7 +239,7 @@ fn what_came_between_the_last_poll_and_the_arm_notifies() {
         let user = User::new(&device);
         let pair = pair(&user);
         let cq = pair.cq[1];
-        // An arm that nobody waits for any more.
+        // The request is cancelled, and the arm stays.
         let cancelled = user.notify(cq, ND_CQ_NOTIFY_ANY);
         cancelled.shared.cancel(&user.file);
         assert_eq!(cancelled.wait(), STATUS_CANCELLED);
@@ -247,7 +247,7 @@ fn what_came_between_the_last_poll_and_the_arm_notifies() {
             assert_eq!(user.post(&work(NdkOperationTypeReceive, pair.qp[1], context), &[], b""), STATUS_SUCCESS);
             assert_eq!(user.post(&work(NdkOperationTypeSend, pair.qp[0], context), &[], b""), STATUS_SUCCESS);
             user.completions(pair.cq[0], 1);
-            // The receive is in the CQ, or about to be, and may have used the old arm up already.
+            // The completion of the receive is in the CQ, or about to be, and may have used the old arm up already.
             let notified = user.notify(cq, ND_CQ_NOTIFY_ANY);
             assert_eq!(notified.wait(), STATUS_SUCCESS);
             assert_eq!(user.completions(cq, 1)[0].RequestContext, context);
@@ -271,7 +271,7 @@ fn an_overrun_is_an_error_for_everybody_who_waits() {
         let qp = [user.qp(pd, other), user.qp(pd, small)];
         connect(&user, adapter, qp);
         let errors = user.notify(small, ND_CQ_NOTIFY_ERRORS);
-        // A completion uses the arm up, not the interest in errors.
+        // A completion uses the arm up; the request for errors still waits.
         let any = user.notify(small, ND_CQ_NOTIFY_ANY);
         assert_eq!(user.post(&work(NdkOperationTypeReceive, qp[1], 0), &[], b""), STATUS_SUCCESS);
         assert_eq!(user.post(&work(NdkOperationTypeSend, qp[0], 0), &[], b""), STATUS_SUCCESS);
@@ -312,7 +312,7 @@ fn an_srq_notifies_below_its_threshold() {
         assert_eq!(user.post(&work(NdkOperationTypeSend, qp[0], 2), &[], b""), STATUS_SUCCESS);
         assert_eq!(low.wait(), STATUS_SUCCESS);
         user.completions(cq, 2);
-        // Below already.
+        // The SRQ is below the threshold already.
         assert_eq!(user.call(IOCTL_ND_SRQ_NOTIFY, &handle(srq)), STATUS_SUCCESS);
         let modify =
             ND_SRQ_MODIFY { Version: 1, NotifyThreshold: 1, SrqHandle: srq, ..ndk_abi::describe::ZeroInit::ZERO };
@@ -337,7 +337,7 @@ fn a_disconnect_is_told_and_ends_the_connection() {
         assert_eq!(user.call(IOCTL_ND_CONNECTOR_DISCONNECT, &handle(pair.connector[0])), STATUS_SUCCESS);
         assert_eq!(user.completions(pair.cq[0], 1)[0].Status, STATUS_CANCELLED);
         assert_eq!(told.wait(), STATUS_SUCCESS);
-        // What is posted from now on is cancelled too.
+        // Requests that are posted from now on are cancelled too.
         assert_eq!(user.post(&work(NdkOperationTypeReceive, pair.qp[1], 9), &[], b""), STATUS_SUCCESS);
         assert_eq!(user.completions(pair.cq[1], 1)[0].Status, STATUS_CANCELLED);
         assert_eq!(user.call(IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, &handle(pair.connector[1])), STATUS_SUCCESS);
@@ -359,7 +359,7 @@ fn a_freed_queue_pair_touches_no_memory_any_more() {
         let memory = user.memory(pair.pd, 1);
         let receive = SOFTNDK_POST { SgeCount: 1, ..work(NdkOperationTypeReceive, pair.qp[1], 9) };
         assert_eq!(user.post(&receive, &[memory.sge(0, 100)], b""), STATUS_SUCCESS);
-        // Its connector is still there.
+        // The queue pair's connector is not freed.
         assert_eq!(user.call(IOCTL_ND_QP_FREE, &handle(pair.qp[1])), STATUS_SUCCESS);
         let got = user.completions(pair.cq[1], 1);
         assert_eq!((got[0].Status, got[0].RequestContext), (STATUS_CANCELLED, 9));
@@ -380,7 +380,7 @@ fn objects_may_be_freed_in_any_order() {
         let user = User::new(&device);
         let pair = pair(&user);
         let memory = user.memory(pair.pd, 1);
-        // Antecedents first, the wrong way round.
+        // Antecedents are freed before their successors.
         assert_eq!(user.call(IOCTL_ND_ADAPTER_CLOSE, &handle(pair.adapter)), STATUS_SUCCESS);
         assert_eq!(user.call(IOCTL_ND_PD_FREE, &handle(pair.pd)), STATUS_SUCCESS);
         for cq in pair.cq {
@@ -394,7 +394,7 @@ fn objects_may_be_freed_in_any_order() {
             assert_eq!(user.call(IOCTL_ND_CONNECTOR_FREE, &handle(connector)), STATUS_SUCCESS);
         }
         assert_eq!(device.host().pinned(), 0);
-        // The next close closes the adapter too that nothing uses any more, once its connectors are gone.
+        // Each ADAPTER_CLOSE also closes the adapters that are not used, once their connectors are closed.
         while device.host().provider().object_counts().adapters != 0 {
             assert_eq!(user.call(IOCTL_ND_ADAPTER_CLOSE, &handle(user.adapter())), STATUS_SUCCESS);
         }

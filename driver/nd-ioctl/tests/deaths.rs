@@ -1,4 +1,4 @@
-//! A process that ends in mid traffic, with rings and with second files, and handles of others.
+//! A process that ends in mid traffic, with rings and second files, and handles of other contexts.
 
 use std::{
     sync::{
@@ -22,14 +22,14 @@ use users::{
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Takes out what is in the ring of completions.
+/// Polls the ring of completions.
 fn poll(user: &User<'_>, ringed: &Ringed, completions: &mut CompletionRing) {
     if completions.poll(64, drop) > 0 && completions.needs_doorbell() {
         user.send(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.cq));
     }
 }
 
-/// Keeps the rings of a queue pair full, and rings for them, until it is told to stop. The process may be gone by then.
+/// Keeps the rings of a queue pair full, with doorbells, until `stop` is set. The process may have ended by then.
 fn stream(user: &User<'_>, ringed: &Ringed, memory: &Memory, stop: &AtomicBool, started: &Barrier) {
     let [mut sends, mut receives] = ringed.writers();
     let mut completions = ringed.completions();
@@ -72,7 +72,7 @@ fn a_process_with_rings_dies_in_mid_traffic() {
                 scope.spawn(|| stream(&user, &rings[1], &memory[1], &stop, &started));
                 started.wait();
                 thread::sleep(Duration::from_micros(100 * (round % 8)));
-                // Its files are closed in any order.
+                // The files of the process are closed in either order.
                 let files = [&user.file, &second.file];
                 files[round as usize % 2].cleanup(&simkernel::passive());
                 files[(round as usize + 1) % 2].cleanup(&simkernel::passive());
@@ -80,14 +80,14 @@ fn a_process_with_rings_dies_in_mid_traffic() {
                 stop.store(true, Ordering::Relaxed);
             });
             assert_eq!(told.wait(), STATUS_SUCCESS);
-            // The other one is not harmed. All that is left is its own: what it locked are five rings and a region.
+            // The peer is not harmed. The memory that is still locked is its own: five rings and a region.
             assert_eq!(device.host().pinned(), 6);
             assert_eq!(peer.call(IOCTL_ND_QP_FLUSH, &handle(rings[0].qp)), STATUS_SUCCESS);
             poll(&peer, &rings[0], &mut rings[0].completions());
             let notify = peer.notify(rings[0].cq, ND_CQ_NOTIFY_ANY);
             push(&mut rings[0].writers()[1], &work(NdkOperationTypeReceive, 0, 0), &[]);
             assert_eq!(peer.call(IOCTL_ND_QP_FLUSH, &handle(rings[0].qp)), STATUS_SUCCESS);
-            // The queue is overrun if its user was slow.
+            // The CQ is overrun if the peer polled slowly.
             assert!(matches!(notify.wait(), STATUS_SUCCESS | STATUS_BUFFER_OVERFLOW));
             drop((peer, user));
             assert_eq!(device.host().pinned(), 0);
@@ -125,7 +125,7 @@ fn a_doorbell_is_for_an_object_of_the_own_context_with_a_queue() {
             assert_eq!(ring(object), STATUS_INVALID_HANDLE, "{object:#x}");
         }
     }
-    // A freed one's rings are not looked at any more, and its memory is the user's again.
+    // The rings of a freed object are not read, and their memory is unlocked.
     let before = device.host().pinned();
     for (code, object) in [(IOCTL_ND_QP_FREE, own.srq_qp), (IOCTL_ND_QP_FREE, own.qp), (IOCTL_ND_SRQ_FREE, own.srq)] {
         assert_eq!(second.call(code, &handle(object)), STATUS_SUCCESS);
@@ -155,7 +155,7 @@ fn queue_pairs_take_no_queues_of_others() {
     let made = user.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_QP_CREATE_WITH_SRQ, &create);
     assert_eq!(made.map(|_| ()), Err(STATUS_INVALID_HANDLE));
     assert_eq!(device.host().provider().object_counts(), before);
-    // The file that shares the context takes them.
+    // A second file of the other context may use these queues.
     let header = attached.qp_header(others.pd, foreign.cq);
     let create = ND_CREATE_QP { Header: header, ReceiveQueueDepth: 1, MaxReceiveRequestSge: 1 };
     assert!(attached.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_QP_CREATE, &create).is_ok());

@@ -1,4 +1,4 @@
-//! What the documents say of single codes, where no case of the protocol shows it.
+//! Documented behaviour of single control codes that no case of the protocol shows.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn adapters_are_queried_for_one_version() {
     }
 }
 
-/// The initiator's process ends between Connect and CompleteConnect: to who has accepted, that is a refusal.
+/// The initiator's process ends between Connect and CompleteConnect: the peer's Accept ends with STATUS_CONNECTION_REFUSED.
 // Shows N99.
 #[test]
 fn an_accept_whose_initiator_exits_is_refused() {
@@ -54,7 +54,7 @@ fn an_accept_whose_initiator_exits_is_refused() {
     });
 }
 
-/// A short buffer gets the beginning, and is told how much there is.
+/// A short buffer gets the first bytes, and the request returns the length of all.
 // Shows P22.
 #[test]
 fn private_data_is_given_in_part() {

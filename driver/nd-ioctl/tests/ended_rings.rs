@@ -1,4 +1,4 @@
-//! When rings end. If they are replaced then, the new ones have ended too.
+//! The end of rings. A ring that replaces an ended one has ended too.
 
 use std::{
     mem::offset_of,
@@ -24,7 +24,7 @@ fn state(ring: &Ring) -> u32 {
     ring.word(offset_of!(SOFTNDK_RING, State)).load(Ordering::Acquire)
 }
 
-/// Waits until a ring has ended.
+/// Waits until `State` of a ring is `with`.
 fn ends(ring: &Ring, with: u32) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while state(ring) != with {

@@ -1,5 +1,4 @@
-//! A connect or an accept that fails leaves the queue pair as it was, whatever becomes of its connector, and a connection that there
-//! is goes on.
+//! A failed connect or accept leaves its queue pair as it was, also if its connector is freed, and does not disturb an existing connection.
 
 use std::{mem::offset_of, sync::atomic::Ordering, time::Duration};
 
@@ -29,7 +28,7 @@ fn address(user: &User<'_>, listener: u64) -> SOCKADDR_INET {
     user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(listener)).unwrap()
 }
 
-/// That of the ring of initiator requests.
+/// `State` of the ring of initiator requests.
 fn state(ringed: &Ringed) -> u32 {
     ringed.rings[2].word(offset_of!(SOFTNDK_RING, State)).load(Ordering::Acquire)
 }
@@ -64,7 +63,7 @@ fn queue_pairs_serve_after_attempts_that_failed() {
         let (from, at) = (World::new(&user), World::listening(&peer));
         let [own, theirs] = [Ringed::new(&user, &from).unwrap(), Ringed::new(&peer, &at).unwrap()];
         let to = address(&peer, at.listener);
-        // Refused by the peer, or for want of one.
+        // A connect is refused without a listener, then by the peer.
         let (gone, nowhere) = peer.listener(at.adapter, "10.1.2.3:0", 0);
         assert_eq!(peer.call(IOCTL_ND_LISTENER_FREE, &handle(gone)), STATUS_SUCCESS);
         let active = connector(&user, &from);
@@ -78,7 +77,7 @@ fn queue_pairs_serve_after_attempts_that_failed() {
         assert_eq!(refused.wait(), STATUS_CONNECTION_REFUSED);
         free(&user, active);
         free(&peer, passive);
-        // Backed out of when the peer had accepted, and after either side was freed.
+        // The active side rejects after the peer has accepted, or frees its connector without a reject.
         for rejects in [true, false] {
             let [active, passive] = [connector(&user, &from), connector(&peer, &at)];
             let requested = peer.get_request(at.listener, passive);
@@ -146,7 +145,7 @@ fn a_freed_queue_pair_ends_its_connection_after_another_attempt() {
     });
 }
 
-/// A connect may be cancelled before it has begun, and another one with another queue pair begin.
+/// A connect may be cancelled before it has begun, and another connect, with another queue pair, may begin.
 #[test]
 fn a_connect_right_after_a_cancelled_one_is_that_of_its_queue_pair() {
     for seed in seeds(600) {

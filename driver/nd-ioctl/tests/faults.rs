@@ -1,4 +1,4 @@
-//! Memory that can't be had, at each place in turn, and threads that get in each other's way.
+//! Allocations and mappings that fail, each in turn, and threads that race.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -17,7 +17,8 @@ use users::{
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Everything once: a second file, objects with rings, a connection, then each code with a valid input. No status matters here.
+/// Sends everything once: a second file, objects with rings, a connection, then each code with a valid input. The statuses do not matter
+/// here.
 fn everything(user: &User<'_>, [second, third]: &[User<'_>; 2], world: &World, active: [u64; 2]) {
     if let Ok(SOFTNDK_FILE_ID { Id }) = user.ask(IOCTL_SOFTNDK_FILE_ID, &handle(0)) {
         second.send(IOCTL_SOFTNDK_ATTACH, &handle(Id));
@@ -43,7 +44,7 @@ fn everything(user: &User<'_>, [second, third]: &[User<'_>; 2], world: &World, a
     drop(answers);
 }
 
-/// As much of a connection from `active`, a connector and a queue pair, to the world's as there is memory for.
+/// Connects `connector` and `qp` to the world's listener and connector, as far as there is memory.
 fn connection(user: &User<'_>, world: &World, [connector, qp]: [u64; 2]) -> Option<Vec<Answer>> {
     user.send(IOCTL_ND_LISTENER_BIND, &bind(world.listener, "10.1.2.3:0"));
     let listen = ND_LISTEN { Version: 1, Backlog: 2, ListenerHandle: world.listener };
@@ -124,7 +125,7 @@ fn each_mapping_may_fail() {
     }
 }
 
-/// Before each request in turn the process of the user is killed; the requests after it find nothing.
+/// The process is killed before each request in turn; the requests after that find nothing.
 // Shows S907.
 #[test]
 fn a_process_may_die_before_any_request() {
@@ -151,7 +152,7 @@ fn a_process_may_die_before_any_request() {
     });
 }
 
-/// A request that has found its object when the file is closed: whatever it finds then, the device is gone.
+/// The cleanup of the file begins while a request uses its object: if the request fails, its status is STATUS_DEVICE_REMOVED.
 #[test]
 fn what_fails_beside_the_cleanup_is_removed() {
     for seed in seeds(2000) {
@@ -185,7 +186,7 @@ fn threads_that_share_a_file_race_with_its_cleanup() {
             let answers = thread::scope(|scope| {
                 let workers: Vec<_> = (0..4)
                     .map(|worker| {
-                        // Half of them by a second file.
+                        // Half of the threads use a second file.
                         let (user, worlds, stop) = (&users[worker % 2], [&world, &other], &stop);
                         scope.spawn(move || {
                             let mut answers = Vec::new();
@@ -193,7 +194,7 @@ fn threads_that_share_a_file_race_with_its_cleanup() {
                             while !stop.load(Ordering::Relaxed) && answers.len() < 2000 {
                                 let cases = worlds[turn % 2].cases(user);
                                 let case = &cases[turn % cases.len()];
-                                // Frees are rare, so that there is something to race for.
+                                // Frees are rare, so that there are objects to race for.
                                 if turn % cases.len() < cases.len() - 9 || turn % 5 == 0 {
                                     answers.push(user.send_bytes(case.code, &case.input, case.output));
                                 }
@@ -204,7 +205,7 @@ fn threads_that_share_a_file_race_with_its_cleanup() {
                     })
                     .collect();
                 thread::sleep(Duration::from_millis(round));
-                // The second one first, or never.
+                // Cleans up the second file before the first, or not at all.
                 for user in users.iter().rev().skip(usize::from(round % 2 == 0)) {
                     user.file.cleanup(&simkernel::passive());
                 }

@@ -9,7 +9,8 @@ use users::{
     user::{handle, work},
 };
 
-/// The last reference may be the request's. It goes without the lock of the ring: the host looks when memory is unlocked.
+/// The request may hold the last reference to the region. It drops the reference without the lock of the ring: the host checks that when
+/// memory is unlocked.
 // Shows T15.
 #[test]
 fn a_region_is_freed_while_requests_name_it() {

@@ -1,4 +1,4 @@
-//! Queue pairs that are freed while a connector connects them: the connection ends, and both consumers are told.
+//! Queue pairs that are freed while a connector connects them: the connection ends, and both programs learn of that.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use users::{
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Both ends up to where the active one has to complete: its CONNECT has ended, the ACCEPT pends.
+/// Connects both sides up to COMPLETE_CONNECT: the CONNECT has ended, the ACCEPT pends.
 fn offered(user: &User<'_>, from: &World, peer: &User<'_>, at: &World) -> Answer {
     let to: SOCKADDR_INET = peer.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(at.listener)).unwrap();
     let requested = peer.get_request(at.listener, at.connector);
@@ -30,7 +30,7 @@ fn complete(user: &User<'_>, connector: u64) -> NTSTATUS {
     user.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(connector))
 }
 
-/// The consumer of a connector whose set-up request ended with `status` is told that the connection has ended: by that status, or by
+/// Checks that a program whose set-up request completed with `status` learns of the connection's end: by that status, or by
 /// NOTIFY_DISCONNECT.
 fn told_of_the_end(user: &User<'_>, connector: u64, status: NTSTATUS) {
     if status == STATUS_SUCCESS {
@@ -73,7 +73,7 @@ fn freed_before_the_connect_is_completed() {
     });
 }
 
-/// The queue pair of either side is freed while the connection is made: whichever comes first, the other side is told.
+/// The queue pair of either side is freed while the connection is made: in any order of the two, the other side learns of the end.
 // Shows S911.
 #[test]
 fn freed_while_the_connection_is_made() {

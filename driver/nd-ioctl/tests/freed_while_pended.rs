@@ -1,5 +1,4 @@
-//! Each object of either side, freed in the middle of each request that waits: the request ends as documented, or waits on, and nothing is
-//! left.
+//! Each object of either side is freed while each kind of request pends: the request ends as documented, or still pends, and nothing leaks.
 
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use users::{
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The objects of a world, as [`World::handles`] has them, and what frees each.
+/// The objects of a world, in the order of [`World::handles`], and the code that frees each.
 const OBJECTS: [(&str, u32); 9] = [
     ("adapter", IOCTL_ND_ADAPTER_CLOSE),
     ("PD", IOCTL_ND_PD_FREE),
@@ -62,7 +61,7 @@ impl Sides<'_> {
         self.users[AT].notify(self.worlds[AT].cq, kind)
     }
 
-    /// Of a connection that is made, on one side.
+    /// NOTIFY_DISCONNECT on one side of an established connection.
     fn notify_disconnect(&self, side: usize) -> Answer {
         let accepted = self.accept();
         let completed =
@@ -72,10 +71,10 @@ impl Sides<'_> {
     }
 }
 
-/// A request that waits: how it begins, and with what it ends when which object of which side is freed. By no other.
+/// A request that pends, and the status with which it ends when an object of a side is freed. No other free ends it.
 struct Row {
     name: &'static str,
-    /// Whose it is.
+    /// The side that sends the request.
     of: usize,
     begin: fn(&Sides<'_>) -> Answer,
     ends: &'static [(usize, &'static str, NTSTATUS)],
@@ -148,7 +147,7 @@ const ROWS: [Row; 9] = [
     },
 ];
 
-/// What became of the request when the object was freed, if it has ended.
+/// Frees the object while the request pends: the status of the request, if it has ended.
 fn play(row: &Row, side: usize, object: usize) -> Option<NTSTATUS> {
     let session = boot();
     let device = start();
@@ -168,7 +167,7 @@ fn play_on(session: &Session, device: &Device<TestHost>, row: &Row, side: usize,
     assert_eq!(freed, STATUS_SUCCESS, "the {} is freed under {}", OBJECTS[object].0, row.name);
     session.flush_dpcs();
     let ended = (!answer.is_pending()).then(|| answer.wait());
-    // Its process ends, then the other one.
+    // The request's process ends, then the other one.
     let mut users = Vec::from(sides.users);
     drop(users.remove(row.of));
     assert_eq!(answer.wait(), ended.unwrap_or(STATUS_CANCELLED), "{} ends with its process", row.name);

@@ -1,4 +1,4 @@
-//! Rings whose user breaks the rules: that queue ends, with what was posted before reported, and nothing else does.
+//! Rings whose program breaks the rules: that queue ends, after its posted requests are reported, and no other queue ends.
 
 use std::{
     mem::offset_of,
@@ -35,7 +35,7 @@ fn completions(user: &User<'_>, ringed: &Ringed, count: usize) -> Vec<(u64, NTST
     found
 }
 
-/// Two users with connected queue pairs; `check` gets the one that sends, and whose peer has posted four receives.
+/// Two users with connected queue pairs; `check` gets the sender, whose peer has posted four receives.
 fn connected(check: impl Fn(&User<'_>, &Ringed)) {
     let _session = boot();
     let device = start();
@@ -50,12 +50,12 @@ fn connected(check: impl Fn(&User<'_>, &Ringed)) {
         }
         assert_eq!(peer.call(IOCTL_SOFTNDK_DOORBELL, &handle(rings[0].qp)), STATUS_SUCCESS);
         check(&user, &rings[1]);
-        // What another user has goes on.
+        // The objects of the other user still work.
         assert_eq!(peer.call(IOCTL_SOFTNDK_DOORBELL, &handle(rings[0].srq_qp)), STATUS_SUCCESS);
     });
 }
 
-/// More SGEs than an entry holds: the sends before it were deferred for it, and must not wait for ever.
+/// A request has more SGEs than an entry holds: the sends before it were deferred, and must not wait for ever.
 // Shows T21.
 #[test]
 fn an_entry_that_cannot_be_ends_its_queue() {
@@ -77,7 +77,7 @@ fn an_entry_that_cannot_be_ends_its_queue() {
     });
 }
 
-/// An operation of the other ring.
+/// A ring has an operation of the other ring.
 #[test]
 fn a_receive_among_initiator_requests_ends_them() {
     connected(|user, ringed| {
@@ -91,7 +91,7 @@ fn a_receive_among_initiator_requests_ends_them() {
     });
 }
 
-/// Completions of what is posted do not come any more: the queue looks at its rings without them.
+/// The CQ has ended, so posted requests get no completions: the queue polls its rings without them.
 #[test]
 fn a_queue_whose_cq_has_ended_goes_on() {
     connected(|user, ringed| {
@@ -99,7 +99,7 @@ fn a_queue_whose_cq_has_ended_goes_on() {
         assert!(push(&mut receives, &work(NdkOperationTypeReceive, 0, 1), &[]));
         assert!(push(&mut sends, &work(NdkOperationTypeSend, 0, 2), &[]));
         assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.qp)), STATUS_SUCCESS);
-        // The receive is taken before the send is.
+        // The receive is read from its ring before the send.
         assert_eq!(completions(user, ringed, 1)[0].0, 2);
         ringed.rings[0].word(offset_of!(SOFTNDK_RING, Head)).store(u32::MAX / 2, Ordering::Release);
         assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.cq)), STATUS_SUCCESS);
@@ -111,7 +111,7 @@ fn a_queue_whose_cq_has_ended_goes_on() {
     });
 }
 
-/// An index that cannot be: what was posted is reported, and the queue has ended.
+/// The program's index is impossible: posted requests are reported, and the queue ends.
 // Shows T19.
 #[test]
 fn a_wild_index_ends_its_queue() {

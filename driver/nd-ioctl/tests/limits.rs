@@ -1,4 +1,4 @@
-//! How much one file can take, and random damage to valid inputs.
+//! The limits of one file, and random damage to valid inputs.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn one_file_can_not_take_everything() {
     });
 }
 
-/// Programs expect the creation of connectors to fail when there are too many, and no request of those that they have.
+/// Programs expect the creation of too many connectors to fail, not the requests of existing connectors.
 // Shows T12.
 #[test]
 fn each_connector_has_room_for_its_requests() {
@@ -60,11 +60,11 @@ fn each_connector_has_room_for_its_requests() {
         let (listener, _) = user.listener(adapter, "10.1.2.3:0", 0);
         let request = |connector| user.get_request(listener, connector);
         let connectors: Vec<u64> = (0..COUNT).map(|_| user.create(IOCTL_ND_CONNECTOR_CREATE, adapter)).collect();
-        // One completion would complete all of them, at DISPATCH_LEVEL.
+        // One completion would complete all these requests at DISPATCH_LEVEL.
         assert_eq!(user.notify(cq, ND_CQ_NOTIFY_ANY).wait(), STATUS_INSUFFICIENT_RESOURCES);
         let requests: Vec<_> = connectors.iter().map(|&connector| request(connector)).collect();
         assert!(requests.iter().chain(&notifies).all(|one| one.is_pending()));
-        // Their room goes with them.
+        // Freed connectors take their places with them.
         connectors.iter().for_each(|connector| {
             assert_eq!(user.call(IOCTL_ND_CONNECTOR_FREE, &handle(*connector)), STATUS_SUCCESS);
         });
@@ -72,7 +72,7 @@ fn each_connector_has_room_for_its_requests() {
     });
 }
 
-/// The adapter says that it has 2^20 regions and more than 2^17 objects of other kinds, and none of them for one file only.
+/// The adapter reports 2^20 regions and more than 2^17 objects of other kinds, and no smaller limit for a file.
 // Shows S105.
 #[test]
 fn one_file_can_have_more_regions_than_programs_make() {
@@ -84,7 +84,7 @@ fn one_file_can_have_more_regions_than_programs_make() {
         let pd = user.create(IOCTL_ND_PD_CREATE, user.adapter());
         let regions: Vec<u64> = (0..COUNT).map(|_| user.create(IOCTL_ND_MR_CREATE, pd)).collect();
         assert_eq!(device.host().provider().object_counts().mrs as usize, COUNT);
-        // Each is the one that it names.
+        // Each handle names its own region.
         for region in [regions[0], regions[8191], regions[8192], regions[COUNT - 1]] {
             assert_eq!(user.call(IOCTL_ND_MR_FREE, &handle(region)), STATUS_SUCCESS);
             assert_eq!(user.call(IOCTL_ND_MR_FREE, &handle(region)), STATUS_INVALID_HANDLE);

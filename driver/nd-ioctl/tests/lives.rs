@@ -1,4 +1,4 @@
-//! A process lives through everything there is, and is killed at a moment that a seed chooses. `SOFTNDK_SEED` repeats one.
+//! A process goes through all phases of a program, and is killed at a moment that a seed chooses. `SOFTNDK_SEED` repeats one life.
 
 use std::{
     cell::RefCell,
@@ -18,17 +18,17 @@ use users::{
 };
 use zerocopy::IntoBytes;
 
-/// Lives that are played.
+/// The number of lives.
 const LIVES: u64 = 250;
-/// What a process does, one after the other, as `Life::phase` counts.
+/// The phases of a life. `Life::phase` is an index.
 const PHASES: [&str; 5] = ["makes objects", "connects", "streams", "changes rings", "disconnects and frees"];
 /// Longer than most lives, in pauses.
 const LONGEST: u64 = 400;
 
-/// The process of whom it is about.
+/// The number of the process that is killed.
 const MORTAL: u64 = 0x666;
 
-/// A process. Whatever it asks for it may not get any more.
+/// A process that may be killed at any moment, so that each of its requests may fail.
 struct Life<'a> {
     user: User<'a>,
     phase: AtomicU32,
@@ -39,7 +39,7 @@ impl Life<'_> {
         self.phase.store(phase, Ordering::Relaxed);
     }
 
-    /// Does all there is to do; the requests that were sent. `None`: it was killed.
+    /// Goes through all phases and adds the sent requests to `answers`. `None`: the process was killed.
     fn live(&self, to: SOCKADDR_INET, answers: &RefCell<Vec<Answer>>) -> Option<()> {
         let user = &self.user;
         let world = self.objects()?;
@@ -79,7 +79,7 @@ impl Life<'_> {
         frees.into_iter().all(|(code, object)| user.call(code, &handle(object)) == STATUS_SUCCESS).then_some(())
     }
 
-    /// An adapter, a domain and a connector; of the rest there is nothing.
+    /// An adapter, a domain and a connector; the other handles are 0.
     fn objects(&self) -> Option<World> {
         let user = &self.user;
         let open = ND_OPEN_ADAPTER { Version: 1, AdapterId: ADAPTER_ID, ..ND_OPEN_ADAPTER::ZERO };
@@ -146,14 +146,14 @@ impl Life<'_> {
     }
 }
 
-/// Each request ends: if by nothing else, by the death of its process.
+/// Waits until a request ends, at the latest with its process.
 fn await_end(answer: &Answer) {
     while answer.is_pending() {
         pause();
     }
 }
 
-/// The other end: accepts, takes messages until nobody sends any more, and lets go.
+/// The peer: accepts, receives messages until the connection ends, and flushes its queue pair.
 fn serve(peer: &User<'_>, at: &World, ringed: &Ringed, is_over: &AtomicBool) {
     let request = peer.get_request(at.listener, at.connector);
     while request.is_pending() && !is_over.load(Ordering::Relaxed) {
@@ -183,7 +183,7 @@ fn serve(peer: &User<'_>, at: &World, ringed: &Ringed, is_over: &AtomicBool) {
     assert_eq!(peer.call(IOCTL_ND_QP_FLUSH, &handle(ringed.qp)), STATUS_SUCCESS);
 }
 
-/// One life; the phase in which it ended. `None`: it came to its end.
+/// Plays one life: the phase in which the process was killed. `None`: the life was over before.
 fn play(session: &Session, moment: u64) -> Option<&'static str> {
     let device = start();
     let peer = User::new(&device);
@@ -203,7 +203,7 @@ fn play(session: &Session, moment: u64) -> Option<&'static str> {
         (0..moment).for_each(|_| pause());
         let phase = life.phase.load(Ordering::Relaxed);
         life.user.file.cleanup(&simkernel::passive());
-        // What is locked now is the peer's.
+        // Only the peer's memory is still locked.
         assert_eq!(device.host().pinned(), own);
         is_over.store(true, Ordering::Relaxed);
         let (lived, answers) = lives.join().unwrap();
@@ -229,6 +229,6 @@ fn a_process_dies_at_any_moment() {
         *deaths.entry(play(&session, seed * 7919 % LONGEST)).or_default() += 1;
     }
     println!("{deaths:?}");
-    // It says something only if each phase is cut short.
+    // The test shows something only if each phase is cut short.
     assert!(!is_all || PHASES.iter().all(|phase| deaths.contains_key(&Some(*phase))), "{deaths:?}");
 }

@@ -1,4 +1,4 @@
-//! Looks at the whole driver: by anybody, while others are stuck, without memory.
+//! Diagnostic requests: from any file, while other requests are stuck, without memory.
 
 use std::{thread, time::Duration};
 
@@ -9,14 +9,14 @@ use zerocopy::{FromBytes, IntoBytes};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Sends each of them.
+/// Sends each diagnostic request.
 fn all_succeed(user: &User<'_>) {
     for Case { code, input, output, .. } in World::diagnostic_cases() {
         assert_eq!(user.send_bytes(code, &input, output).wait(), STATUS_SUCCESS, "{code:#x}");
     }
 }
 
-/// A part of the list of endpoints, with room for so many.
+/// A part of the list of endpoints, with room for `most` of them.
 fn part(user: &User<'_>, start: u32, most: usize) -> (SOFTNDK_LIST, Vec<SOFTNDK_ENDPOINT>) {
     let query = SOFTNDK_LIST_QUERY { Version: 1, Start: start };
     let room = size_of::<SOFTNDK_LIST>() + most * size_of::<SOFTNDK_ENDPOINT>();
@@ -45,7 +45,7 @@ fn wrong_inputs_and_short_outputs_are_refused() {
                 let answer = user.send_bytes(code, &input[..length], output);
                 assert_eq!(answer.wait(), STATUS_BUFFER_TOO_SMALL, "{code:#x}, {length} bytes");
             }
-            // Lists are as long as there is room for.
+            // A list needs room for one entry only.
             let needed = match code {
                 IOCTL_SOFTNDK_ENDPOINTS => size_of::<SOFTNDK_LIST>() + size_of::<SOFTNDK_ENDPOINT>(),
                 IOCTL_SOFTNDK_COUNTERS => size_of::<SOFTNDK_LIST>() + size_of::<SOFTNDK_COUNTER>(),
@@ -70,7 +70,8 @@ fn wrong_inputs_and_short_outputs_are_refused() {
     }
 }
 
-/// A program's end waits for a cancel routine that does not get on. Everybody can still look, and sees what it has.
+/// The cleanup of a program's file waits for a cancel routine that is stuck. Other files can still send diagnostic requests, which show the
+/// program's objects.
 // Shows S1504.
 #[test]
 fn who_is_stuck_can_be_looked_at() {
@@ -99,7 +100,7 @@ fn who_is_stuck_can_be_looked_at() {
     });
 }
 
-/// A look does not count as a request; a code that is nearly one, with another method or for another access, does.
+/// A diagnostic request is not counted; a code that differs only in its method or its access is.
 #[test]
 fn only_looks_are_not_counted() {
     let _session = boot();
@@ -132,7 +133,7 @@ fn looking_allocates_nothing() {
     let user = User::new(&device);
     let _world = World::new(&user);
     let observer = User::stranger(&device);
-    // Nobody else may be the one who asks for memory.
+    // No DPC may be left that allocates.
     session.flush_dpcs();
     let fault = session.fail_allocation(1);
     all_succeed(&observer);

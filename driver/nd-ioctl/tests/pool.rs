@@ -20,7 +20,7 @@ use users::{
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// What a quota itself takes.
+/// The bytes that a quota itself takes.
 const NOTHING: u64 = 48;
 
 fn deepest(user: &User<'_>, pd: u64, cq: u64) -> ND_CREATE_QP {
@@ -33,7 +33,7 @@ fn deepest(user: &User<'_>, pd: u64, cq: u64) -> ND_CREATE_QP {
     ND_CREATE_QP { Header: header, ReceiveQueueDepth: 4096, MaxReceiveRequestSge: 16 }
 }
 
-/// Makes objects until one is refused; how many there are, and the status of that.
+/// Makes objects until one is refused: the number of objects, and the status of the refusal.
 fn until_refused(mut make: impl FnMut() -> NTSTATUS) -> (usize, NTSTATUS) {
     let mut count = 0;
     loop {
@@ -50,7 +50,7 @@ fn until_refused(mut make: impl FnMut() -> NTSTATUS) -> (usize, NTSTATUS) {
 fn one_process_can_not_take_the_pool() {
     let session = boot();
     let device = start();
-    // The table of contexts stays.
+    // The device's table of contexts stays allocated.
     drop(User::new(&device));
     let before = taken(&session);
     let taken = || taken(&session) - before;
@@ -63,7 +63,7 @@ fn one_process_can_not_take_the_pool() {
         let queue_pair = || user.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_QP_CREATE, &create);
         let (count, status) = until_refused(|| queue_pair().map_or_else(|status| status, |_| STATUS_SUCCESS));
         assert_eq!((count, status), (19, STATUS_INSUFFICIENT_RESOURCES));
-        // Nor in another file, nor by resizing.
+        // Another file of the process shares the limit, and a resize counts too.
         let other = User::new(&device);
         let input = ND_CREATE_CQ { Version: 1, AdapterHandle: other.adapter(), QueueDepth: 65_536, ..ZeroInit::ZERO };
         let deep = || other.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_CQ_CREATE, &input);
@@ -85,16 +85,16 @@ fn one_process_can_not_take_the_pool() {
     assert_eq!(taken(), 0);
 }
 
-/// What the driver's allocations take of the pool of Windows, which keeps 16 bytes before each, and rounds up to 16. Without the table of
-/// tokens: it is the device's, grows at any time, and has as many places as the device has regions and windows.
+/// The bytes that the driver's allocations take of Windows' pool, which keeps 16 bytes before each and rounds up to 16. Without the table
+/// of tokens: it belongs to the device, grows at any time, and is bounded by the regions and windows of the device.
 fn taken(session: &Session) -> u64 {
     let live = session.ledger().live;
     let live = live.iter().filter(|live| live.purpose == Purpose::Pool && !live.place.file().ends_with("token.rs"));
     live.map(|live| live.layout.size().next_multiple_of(16) as u64 + 16).sum()
 }
 
-/// Has a new file take something: it is charged what it takes and little more, and nothing when it is gone. In a second file, as
-/// the tables of the device have grown in the first.
+/// Checks that a new file is charged what `take` allocates and little more, and nothing when the file is closed. Only the second file is
+/// compared, as the tables of the device grow with the first.
 #[track_caller]
 fn charged(take: impl Fn(&User<'_>, u64)) {
     let session = boot();
@@ -103,13 +103,13 @@ fn charged(take: impl Fn(&User<'_>, u64)) {
         let before = taken(&session);
         let user = User::new(&device);
         take(&user, user.adapter());
-        // A callback that has woken us may still hold what it was called with.
+        // A callback that has woken this thread may still hold its arguments.
         session.flush_dpcs();
         let quota = device.host().take_quota();
         let (takes, charged) = (taken(&session) - before, quota.taken());
         if !first {
             assert!(charged >= takes, "{takes} bytes, charged {charged} only");
-            // With MDLs, which the ledger has elsewhere.
+            // `charged` includes MDLs, which the ledger counts elsewhere.
             assert!(charged <= takes + takes / 3 + 4096, "{takes} bytes, charged {charged}");
         }
         drop(user);
@@ -199,7 +199,7 @@ fn queues_are_charged_by_their_depths() {
     });
 }
 
-/// What was made for a smaller depth is given back.
+/// The charge for the old depth is given back.
 // Shows S930.
 #[test]
 fn resized_queues_are_charged_by_their_new_depths() {
@@ -214,8 +214,8 @@ fn resized_queues_are_charged_by_their_new_depths() {
     });
 }
 
-/// A connection is charged its memory when it begins and as that grows, until it is over: also when it lingers, and nothing else is left
-/// of the process.
+/// A connection's memory is charged when it begins, as it grows, and until it is over: also while it lingers and nothing else is left of
+/// the process.
 // Shows S930, T12.
 #[test]
 fn connections_with_other_machines_are_charged() {
@@ -241,7 +241,7 @@ fn connections_with_other_machines_are_charged() {
     kernel.flush_dpcs();
     let connected = charged();
     assert!(connected >= before + FIRST);
-    // The peer does not read any more, so that only this side's memory grows.
+    // From here on the peer does not read, so that only this side's memory grows.
     let grows_from = taken(&kernel);
     let post = SOFTNDK_POST { SgeCount: 1, ..work(NdkOperationTypeSend, world.qp, 7) };
     for _ in 0..4 {

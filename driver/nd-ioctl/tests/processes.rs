@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 const PROCESSES: u64 = 64;
 /// Messages of each pair of processes.
 const MESSAGES: u64 = 64;
-/// Bytes of each.
+/// Bytes of a message.
 const LENGTH: u64 = 256;
 
 struct Process<'a> {
@@ -37,8 +37,8 @@ impl<'a> Process<'a> {
         Self { user, world, ringed, memory }
     }
 
-    /// Posts `count` requests, each over its own part of the memory, as there is room, and gives each completion to `ends`; false
-    /// ends it all. `idle` is called when there is none.
+    /// Posts `count` requests as the ring has room, each over its own part of the memory, and passes each completion to `ends`, until that
+    /// returns false. Calls `idle` when there is no completion.
     fn run(
         &self,
         operation: NDK_OPERATION_TYPE,
@@ -86,8 +86,8 @@ fn message(number: u64) -> Vec<u8> {
     (0..LENGTH).map(|index| (number * 31 + index) as u8).collect()
 }
 
-/// Each message arrives, in order and as it was sent, whatever the others do; and every fourth sender dies in mid traffic, of which
-/// its peer is told, and nobody else.
+/// Each message arrives, in order and unchanged, whatever other processes do. Every fourth sender dies in mid traffic: its peer's
+/// connection ends, and no other.
 // Shows S908.
 #[test]
 fn processes_have_traffic_at_once() {

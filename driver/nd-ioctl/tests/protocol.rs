@@ -1,4 +1,4 @@
-//! What the protocol says of all codes, or of many.
+//! Rules of the protocol for all control codes, or for many.
 
 use ndk_abi::{
     describe::ZeroInit, index::NUMBERS, nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*, wdm::GROUP_AFFINITY,
@@ -12,7 +12,7 @@ use users::{
 };
 use zerocopy::IntoBytes;
 
-/// All control codes that there are, by name.
+/// All control codes, with their names.
 fn codes() -> impl Iterator<Item = (&'static str, u32)> {
     let numbers = NUMBERS.iter().flat_map(|numbers| numbers.iter());
     numbers.filter(|number| number.name.starts_with("IOCTL_")).map(|number| (number.name, number.value as u32))
@@ -45,19 +45,19 @@ fn each_code_is_served_or_has_its_documented_refusal() {
         for case in &matching {
             let answer = user.send_bytes(code, &case.input, case.output);
             refusals += usize::from(answer.returned == STATUS_INVALID_DEVICE_REQUEST);
-            // Where there is no test consumer, and no planted fault.
+            // The test host has no test consumer, and no planted faults.
             let is_absent =
                 [IOCTL_SOFTNDK_TEST_LINK, IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT].contains(&code);
             assert_eq!(answer.returned == STATUS_NOT_SUPPORTED, is_absent, "{name}");
         }
-        // A bind may be refused so, by the region.
+        // A bind may be refused with this status, because of its region.
         assert!(refusals < matching.len(), "{name}");
         served += 1;
     }
     assert!(served > 60, "only {served} codes");
 }
 
-/// Whether a request was accepted, so that its end is told by event or completion port.
+/// Checks that a request pended, so that its event or completion port reports its end, and ended with `status`.
 fn pended(answer: &Answer, status: NTSTATUS) {
     assert_eq!((answer.returned, answer.wait()), (STATUS_PENDING, status));
 }
@@ -81,7 +81,7 @@ fn a_region_has_tokens_while_it_is_registered() {
     assert_eq!(tokens(), Err(STATUS_INVALID_DEVICE_STATE));
 }
 
-/// It is registered by requests in the queue of a queue pair.
+/// A fast-register region is registered by work requests; it has its tokens from its creation on.
 #[test]
 fn a_fast_region_has_tokens_always() {
     let _session = boot();
@@ -121,12 +121,12 @@ fn what_may_pend_always_does_once_it_is_accepted() {
     assert_eq!(user.call(IOCTL_ND_QP_FLUSH, &handle(world.qp)), STATUS_SUCCESS);
     pended(&user.notify(world.cq, ND_CQ_NOTIFY_ANY), STATUS_SUCCESS);
     refused(&user.notify(world.cq, 3), STATUS_INVALID_PARAMETER);
-    // It is below its threshold already.
+    // The SRQ is below its threshold already.
     let srq = user.srq(world.pd, 4, 2);
     pended(&user.send(IOCTL_ND_SRQ_NOTIFY, &handle(srq)), STATUS_SUCCESS);
     refused(&user.send(IOCTL_ND_SRQ_NOTIFY, &handle(world.cq)), STATUS_INVALID_HANDLE);
 
-    // Nobody listens; then somebody does, and the request is there before it is asked for.
+    // First no listener exists. Then the connection request is there before GET_CONNECTION_REQUEST.
     pended(&user.connect(world.connector, world.qp, inet("10.1.2.3:9"), b""), STATUS_CONNECTION_REFUSED);
     refused(&user.connect(world.connector, world.qp, inet("10.1.2.3:9"), &[0; 2000]), STATUS_INVALID_BUFFER_SIZE);
     let (listener, address) = user.listener(world.adapter, "10.1.2.3:0", 1);
@@ -144,12 +144,12 @@ fn what_may_pend_always_does_once_it_is_accepted() {
     let told = user.send(IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, &handle(passive));
     pended(&user.send(IOCTL_ND_CONNECTOR_DISCONNECT, &handle(world.connector)), STATUS_SUCCESS);
     pended(&told, STATUS_SUCCESS);
-    // It has ended already.
+    // The connection has ended already.
     pended(&user.send(IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, &handle(passive)), STATUS_SUCCESS);
     refused(&user.send(IOCTL_ND_CONNECTOR_DISCONNECT, &handle(world.connector)), STATUS_CONNECTION_INVALID);
 }
 
-/// *_CANCEL_IO: all are complete when it returns, in the order in which they were issued, and those of others wait on.
+/// `*_CANCEL_IO`: all requests of the object are complete when it returns, in order of issue; requests of other objects still pend.
 // Shows P12.
 #[test]
 fn cancel_io_completes_in_order_before_it_returns() {
@@ -161,7 +161,7 @@ fn cancel_io_completes_in_order_before_it_returns() {
     let connectors: Vec<_> = (0..20).map(|_| user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter)).collect();
     let other_cq = user.cq(world.adapter, 4);
     let bystander = user.notify(other_cq, ND_CQ_NOTIFY_ANY);
-    // By two files, which makes no difference to the order.
+    // The requests come by two files, which makes no difference to the order.
     let second = user.attached();
     let by = |index: usize| if index.is_multiple_of(2) { &user } else { &second };
     let cancel = |code, object, answers: Vec<Answer>| {
@@ -177,10 +177,10 @@ fn cancel_io_completes_in_order_before_it_returns() {
     cancel(IOCTL_ND_SRQ_CANCEL_IO, world.srq, notifies);
     let requests = (0..20).map(|index| by(index).get_request(world.listener, connectors[index])).collect();
     cancel(IOCTL_ND_LISTENER_CANCEL_IO, world.listener, requests);
-    // Nobody answers: it waits.
+    // No program answers the connect, so it pends.
     let connect = user.connect(connectors[0], world.qp, address, b"");
     cancel(IOCTL_ND_CONNECTOR_CANCEL_IO, connectors[0], vec![connect]);
-    // What never pends has nothing to cancel.
+    // Requests of a region never pend, so there is nothing to cancel.
     cancel(IOCTL_ND_MR_CANCEL_IO, world.mr, Vec::new());
     assert!(bystander.is_pending());
 }
@@ -211,7 +211,7 @@ fn the_affinity_that_was_asked_for_is_given_back() {
     assert_eq!(user.ask(IOCTL_ND_SRQ_GET_AFFINITY, &handle(srq)), Ok(some));
 }
 
-/// The test host locks 64 MiB at most, so a process gets 32 MiB.
+/// The test host locks 64 MiB at most, so one process locks 32 MiB at most.
 // Shows N58, P28, T11.
 #[test]
 fn one_process_locks_half_of_what_the_driver_may() {
@@ -227,11 +227,11 @@ fn one_process_locks_half_of_what_the_driver_may() {
         let input = ND_MR_REGISTER { Header: ND_MR_REGISTER_HDR { CbLength: length, ..all.Header }, ..all };
         user.call(IOCTL_ND_MR_REGISTER, &input)
     };
-    // It would be STATUS_ACCESS_VIOLATION, had it been tried: there is not that much.
+    // Refused before the lock, which would fail with STATUS_ACCESS_VIOLATION: there is less memory.
     assert_eq!(register(&user, world.mr, 32 * MIB + 1), STATUS_INSUFFICIENT_RESOURCES);
     assert_eq!(register(&user, world.mr, 32 * MIB), STATUS_ACCESS_VIOLATION);
     assert_eq!(register(&user, world.mr, 24 * MIB), STATUS_SUCCESS);
-    // All files of the process together, whatever the memory is for.
+    // The limit is for all files of the process together, whatever the memory is for.
     let same = User::new(&device);
     let more = World::new(&same);
     assert_eq!(register(&same, more.mr, 8 * MIB + 1), STATUS_INSUFFICIENT_RESOURCES);
@@ -261,12 +261,12 @@ fn one_process_locks_half_of_what_the_driver_may() {
     };
     let input = [cq.as_bytes(), ring.as_bytes(), &[0; 8]].concat();
     assert_eq!(same.send_bytes(IOCTL_ND_CQ_CREATE, &input, 32).wait(), STATUS_INSUFFICIENT_RESOURCES);
-    // Another process has its own.
+    // Another process has a limit of its own.
     let other = User::of_process(&device, 0x666);
     assert_eq!(other.call(IOCTL_ND_PROVIDER_INIT, &handle(0)), STATUS_SUCCESS);
     let others = World::new(&other);
     assert_eq!(register(&other, others.mr, 24 * MIB), STATUS_SUCCESS);
-    // What is unlocked can be locked again, also what a file had that is closed.
+    // Unlocked memory does not count, also that of a closed file.
     assert_eq!(same.call(IOCTL_ND_MR_FREE, &handle(fast)), STATUS_SUCCESS);
     assert_eq!(register(&same, more.mr, 8 * MIB), STATUS_SUCCESS);
     assert_eq!(user.call(IOCTL_ND_MR_DEREGISTER, &handle(world.mr)), STATUS_SUCCESS);
@@ -278,7 +278,7 @@ fn one_process_locks_half_of_what_the_driver_may() {
     assert_eq!(register(&last, world.mr, 24 * MIB), STATUS_SUCCESS);
 }
 
-/// A region locks all pages that it has a byte of, and is counted so.
+/// A region locks, and counts as, all pages of which it has a byte.
 // Shows T11.
 #[test]
 fn a_region_costs_the_pages_that_it_locks() {
@@ -305,7 +305,7 @@ fn a_region_costs_the_pages_that_it_locks() {
     assert_eq!(register(0, 1), STATUS_INSUFFICIENT_RESOURCES);
 }
 
-/// Codes that need the provider initialised, and the one that must not find it so.
+/// Codes that need PROVIDER_INIT, and PROVIDER_INIT itself, which succeeds once.
 // Shows P3.
 #[test]
 fn a_file_joins_the_protocol_once() {

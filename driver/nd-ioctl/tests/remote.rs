@@ -1,4 +1,4 @@
-//! A process that is connected to another machine, whose end does nothing.
+//! A process that is connected to another machine, where the peer does nothing.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ fn send(user: &User<'_>, world: &World, memory: &Memory, length: u32) -> NTSTATU
     user.post(&post, &[memory.sge(0, length)], b"")
 }
 
-/// The process ends while the peer neither reads nor answers: nothing of it waits for that. What it had sent still arrives, if the peer
-/// reads in time.
+/// The process ends while the peer neither reads nor answers, and does not wait for the peer. Data that the process has sent still arrives
+/// if the peer reads in time.
 // Shows S912.
 #[test]
 fn a_dying_process_waits_for_no_peer() {
@@ -52,7 +52,7 @@ fn a_dying_process_waits_for_no_peer() {
         assert_eq!(send(&user, &world, &memory, 500), STATUS_SUCCESS);
         let sent = user.completions(world.cq, 1);
         assert_eq!(sent[0].Status, STATUS_SUCCESS);
-        // The clock does not go on: a wait for the peer would not end.
+        // The clock stands still: a wait for the peer would not end.
         drop(user);
         assert_eq!(device.host().pinned(), 0);
         assert_eq!(device.host().provider().object_counts(), ndk_provider::ObjectCounts::default());
@@ -60,7 +60,7 @@ fn a_dying_process_waits_for_no_peer() {
             assert_eq!(raw.ulpdu().map(|ulpdu| ulpdu.len()), Some(frames::send(1, &[0; 500]).len()));
             assert_eq!(raw.rest(), (Vec::new(), Ok(())));
         } else {
-            // Its end has begun when its DPC has run: the 5 s count from there.
+            // The connection begins to end when its DPC has run; the 5 s count from there.
             kernel.flush_dpcs();
             kernel.advance(Duration::from_secs(5));
             device.host().provider().drain(&simkernel::passive());

@@ -1,4 +1,4 @@
-//! A ring of completions is replaced while some wait in it.
+//! A ring of completions is replaced while completions wait in it.
 
 use std::{mem::offset_of, sync::atomic::Ordering, thread, time::Duration};
 
@@ -17,7 +17,7 @@ const ROOM: usize = size_of::<ND_RESOURCE_DESCRIPTOR>() + size_of::<ND_MAPPING_R
 /// Completions that wait.
 const WAITING: u32 = 5;
 
-/// NDSPI has ND_BUFFER_OVERFLOW for a depth below the number of completions that wait. They stay where they are.
+/// NDSPI refuses a depth below the number of waiting completions with ND_BUFFER_OVERFLOW. The completions stay where they are.
 #[test]
 fn a_depth_below_what_waits_is_refused() {
     let _session = boot();

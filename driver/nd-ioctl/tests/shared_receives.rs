@@ -1,4 +1,4 @@
-//! Rings of shared receive queues, across the queue pairs that take receives out of them.
+//! Rings of shared receive queues, whose receives several queue pairs take.
 
 use std::{
     collections::HashSet,
@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The context of all receives of the shared queue.
 const SHARED: u64 = 0x5A5A;
 
-/// Waits for what the driver does by itself.
+/// Waits until `holds`, for work that the driver does by itself.
 fn until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !holds() {
@@ -29,7 +29,7 @@ fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// A user with rings, who listens.
+/// A user with rings and a listener.
 struct Server<'a> {
     user: User<'a>,
     world: World,
@@ -70,7 +70,7 @@ impl<'a> Server<'a> {
         self.user.send_bytes(IOCTL_ND_SRQ_MODIFY, &input, room).wait()
     }
 
-    /// Whether there are fewer receives in the shared queue than this.
+    /// Whether the shared queue has fewer receives than this.
     fn has_fewer_than(&self, receives: u32, session: &Session) -> bool {
         let threshold =
             ND_SRQ_MODIFY { Version: 1, NotifyThreshold: receives, SrqHandle: self.ringed.srq, ..ND_SRQ_MODIFY::ZERO };
@@ -82,7 +82,7 @@ impl<'a> Server<'a> {
         fewer
     }
 
-    /// Has `peer` send so many messages to another queue pair of the shared queue, which is given, its connector and its ring.
+    /// Makes `peer` send `messages` messages to a new queue pair of the shared queue. Returns the queue pair, its connector and its ring.
     fn hear(&self, peer: &User<'_>, from: &World, messages: usize) -> (u64, u64, Ring) {
         let ring = Ring::initiator(&self.user);
         let input = create_srq_qp(&self.user, &self.world, self.ringed.cq, self.ringed.srq);
@@ -101,7 +101,7 @@ impl<'a> Server<'a> {
         (qp, passive, ring)
     }
 
-    /// Fills the ring of completions, with those of another queue pair.
+    /// Fills the ring of completions, with completions of the queue pair that has its own receives.
     fn fill_completions(&self) {
         let [_, mut receives] = self.ringed.writers();
         let ring = self.ringed.completions();
@@ -127,7 +127,7 @@ impl<'a> Server<'a> {
     }
 }
 
-/// Whose completions nobody gets any more; the receives had been taken from the shared queue all the same.
+/// No program gets the completions of a freed queue pair; the slots of its receives in the shared queue's ring are freed all the same.
 #[test]
 fn a_freed_queue_pair_gives_back_what_it_had_taken() {
     let _session = boot();
@@ -140,7 +140,7 @@ fn a_freed_queue_pair_gives_back_what_it_had_taken() {
             server.fill_completions();
             server.receive();
             let (qp, passive, _ring) = server.hear(&peer, &from, 1);
-            // Its completion is in the CQ now, or will be, and cannot be put into the ring.
+            // The completion is in the CQ, or will be, and the ring has no room for it.
             for (code, object) in [(IOCTL_ND_QP_FREE, qp), (IOCTL_ND_CONNECTOR_FREE, passive)] {
                 assert_eq!(server.user.call(code, &handle(object)), STATUS_SUCCESS);
             }
@@ -151,7 +151,7 @@ fn a_freed_queue_pair_gives_back_what_it_had_taken() {
     });
 }
 
-/// The ring of completions is full, so no completion tells the shared queue that it has room again.
+/// The ring of completions is full, so no completion schedules a run of the shared queue when it has room again.
 #[test]
 fn a_receive_is_posted_while_completions_wait_for_room() {
     const POSTED: u32 = 3;
@@ -165,15 +165,15 @@ fn a_receive_is_posted_while_completions_wait_for_room() {
         let ring = Ring::receives(&server.user);
         assert_eq!(server.modify(POSTED, &ring), STATUS_SUCCESS);
         server.shared = ring.writer();
-        // One more than the queue takes.
+        // One receive more than the queue takes.
         (0..=POSTED).for_each(|_| server.receive());
         let _heard = server.hear(&peer, &from, POSTED as usize + 1);
         assert_eq!(server.shared.used(), Ok(POSTED + 1), "no completion has been reported");
     });
 }
 
-/// The slots of freed queue pairs are kept while there may be completions of these, and no longer: as many queue pairs again take hardly
-/// any more slots.
+/// The handles' slots of freed queue pairs are kept only while completions of these queue pairs may come: as many queue pairs again need
+/// hardly more slots.
 #[test]
 fn handles_of_freed_queue_pairs_are_used_again() {
     let session = boot();
@@ -183,7 +183,7 @@ fn handles_of_freed_queue_pairs_are_used_again() {
         let ring = Ring::initiator(&server.user);
         let free =
             |server: &Server<'_>, code, object| assert_eq!(server.user.call(code, &handle(object)), STATUS_SUCCESS);
-        // The lower half of a handle.
+        // The slots: the lower halves of handles.
         let mut slots = HashSet::new();
         let mut make_and_free = |server: &Server<'_>, count: u32| {
             let input = create_srq_qp(&server.user, &server.world, server.ringed.cq, server.ringed.srq);
@@ -198,28 +198,28 @@ fn handles_of_freed_queue_pairs_are_used_again() {
         for _ in 0..9 {
             let slots = make_and_free(&server, 1000);
             assert!(slots < 1100, "{slots} slots");
-            // The CQ is found empty.
+            // A run finds the CQ empty.
             session.flush_dpcs();
         }
         for _ in 0..3 {
             server.fill_completions();
             let slots = make_and_free(&server, 3000);
             assert!(slots < 3100, "{slots} slots");
-            // Nobody finds it empty.
+            // No run finds the CQ empty.
             let ringed = &server.ringed;
             for qp in [ringed.qp, ringed.srq_qp] {
                 free(&server, IOCTL_ND_QP_FREE, qp);
             }
             free(&server, IOCTL_ND_SRQ_FREE, ringed.srq);
             free(&server, IOCTL_ND_CQ_FREE, ringed.cq);
-            // The last reference to it may be that of a DPC.
+            // A DPC may hold the last reference to the CQ.
             session.flush_dpcs();
             server.ringed = Ringed::new(&server.user, &server.world).unwrap();
         }
     });
 }
 
-/// Receives that a message has taken keep their slots until they are reported, in whatever ring follows: it has to have them.
+/// Receives that messages have taken keep their slots until they are reported, also in a new ring, which needs room for them.
 #[test]
 fn a_ring_without_room_for_what_is_not_reported_is_refused() {
     let session = boot();
@@ -233,7 +233,7 @@ fn a_ring_without_room_for_what_is_not_reported_is_refused() {
         (0..DEPTH).for_each(|_| server.receive());
         let _heard = server.hear(&peer, &from, quarter as usize);
         let ring = Ring::receives(&server.user);
-        // As many as are in the queue.
+        // The number of receives in the queue.
         let queued = 3 * quarter;
         assert!(!server.has_fewer_than(queued, &session) && server.has_fewer_than(queued + 1, &session));
         assert_eq!(server.modify(queued, &ring), STATUS_BUFFER_OVERFLOW);
@@ -241,7 +241,7 @@ fn a_ring_without_room_for_what_is_not_reported_is_refused() {
     });
 }
 
-/// Receives come while the queue is made smaller, of which some are taken and not reported: it is, or it is as deep as before.
+/// The queue is made smaller while receives come, some of which are taken and not reported: it becomes smaller, or stays as deep as before.
 #[test]
 fn a_refused_modify_changes_nothing() {
     let quarter = DEPTH / 4;

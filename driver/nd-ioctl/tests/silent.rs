@@ -1,5 +1,4 @@
-//! Requests whose completions are beside those of a ring's others, not in their place: those that were to succeed silently, and fail,
-//! and those that came by a control code.
+//! Requests that have no slot in a ring when they complete: those with silent success that fail, and those by control code.
 
 use std::{mem::offset_of, sync::atomic::Ordering};
 
@@ -32,7 +31,7 @@ fn doorbell(user: &User<'_>, object: u64) {
     assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(object)), STATUS_SUCCESS);
 }
 
-/// Puts completions that nobody takes into the ring: of receives, which are flushed.
+/// Fills the ring with completions of flushed receives, which the program does not read.
 fn fill_with_receives(user: &User<'_>, own: &Ringed, count: u32) {
     let mut receives = own.rings[3].writer();
     for context in 0..count {
@@ -44,7 +43,7 @@ fn fill_with_receives(user: &User<'_>, own: &Ringed, count: u32) {
     assert_eq!(index(&own.rings[2], offset_of!(SOFTNDK_RING, State)), SOFTNDK_RING_CONNECTED, "a flush ends nothing");
 }
 
-/// Takes all completions until `count` sends are cancelled: the contexts of these.
+/// Polls completions until `count` sends are cancelled: the contexts of these sends.
 fn cancelled_sends(user: &User<'_>, cq: u64, completions: &mut CompletionRing, count: usize) -> Vec<u64> {
     let mut contexts = Vec::new();
     for _ in 0..PAUSES {
@@ -65,8 +64,8 @@ fn cancelled_sends(user: &User<'_>, cq: u64, completions: &mut CompletionRing, c
     contexts
 }
 
-/// A silent request fails beside one that reports, and there is room for one completion only: the other's slot stays taken, and what
-/// follows it in the ring is reported after it.
+/// A silent request fails beside a signaled one, with room for one completion only: the slot of the signaled request stays taken, and the
+/// requests behind it in the ring are reported after it.
 // Shows S210.
 #[test]
 fn a_silent_request_gives_no_slot_of_another_back() {
@@ -98,8 +97,8 @@ fn a_silent_request_gives_no_slot_of_another_back() {
     }
 }
 
-/// There is no room for the completion of a request by a control code: the requests that follow in the ring are given up, and reported after it.
-/// Another request by a control code is refused until then, as those in the ring are older.
+/// There is no room for the completion of a request by control code: the requests that follow in the ring are cancelled, and reported after
+/// it. Until then another request by control code is refused, as those in the ring are older.
 #[test]
 fn what_is_given_up_follows_a_request_by_code() {
     for seed in seeds(20) {
@@ -120,7 +119,7 @@ fn what_is_given_up_follows_a_request_by_code() {
         doorbell(&user, own.qp);
         (0..500).for_each(|_| pause());
         assert_eq!(by_code(103), STATUS_NO_MORE_ENTRIES, "seed {seed}");
-        // The ring of requests is told first that there is room for one.
+        // The doorbell of the queue pair comes before that of the CQ, while the ring of completions has room for one.
         let mut completions = own.completions();
         assert_eq!(completions.poll(1, |_| {}), 1);
         doorbell(&user, own.qp);
@@ -129,7 +128,7 @@ fn what_is_given_up_follows_a_request_by_code() {
     }
 }
 
-/// A request by a control code follows what is in the ring, also if no doorbell has told of that.
+/// A request by control code is posted after those in the ring, also if no doorbell has rung for these.
 #[test]
 fn a_request_by_code_follows_what_is_in_the_ring() {
     for seed in seeds(20) {
@@ -149,7 +148,7 @@ fn a_request_by_code_follows_what_is_in_the_ring() {
     }
 }
 
-/// There is more in the ring than one run of the driver takes.
+/// The ring has more requests than one run takes.
 #[test]
 fn a_request_by_code_follows_all_that_is_in_a_deep_ring() {
     const DEEP: u32 = 100;

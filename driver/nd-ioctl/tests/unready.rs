@@ -1,4 +1,4 @@
-//! How long a send waits for a receive that its receiver has in a ring.
+//! How long a send waits for a receive that its receiver has put into a ring.
 
 use std::{mem::offset_of, sync::atomic::Ordering, time::Duration};
 
@@ -19,7 +19,7 @@ fn pass(session: &Session, seconds: u64) {
     }
 }
 
-/// Puts a request into a ring, and wakes the driver if it sleeps.
+/// Puts a request into a ring, and rings a doorbell if `Asleep` is set.
 fn post(session: &Session, user: &User<'_>, qp: u64, ring: &Ring, writer: &mut Writer<Mapped>, request: &SOFTNDK_POST) {
     assert!(push(writer, request, &[]));
     if ring.word(offset_of!(SOFTNDK_RING, Asleep)).load(Ordering::SeqCst) != 0 {
@@ -28,7 +28,7 @@ fn post(session: &Session, user: &User<'_>, qp: u64, ring: &Ring, writer: &mut W
     session.flush_dpcs();
 }
 
-/// The driver does not look at a ring of receives while completions of others wait for room in the ring of the CQ.
+/// While completions wait for room in the ring of the CQ, the driver reads no receives from a ring.
 // Shows S951.
 #[test]
 fn a_receive_that_the_driver_has_not_read_is_waited_for() {
@@ -55,7 +55,7 @@ fn a_receive_that_the_driver_has_not_read_is_waited_for() {
         sent.poll(DEPTH as usize, |completion| statuses.push(completion.Status));
         statuses
     };
-    // One more than the ring of completions takes, and a receive behind.
+    // One receive more than the ring of completions takes, and another one behind it.
     for context in 0..u64::from(DEPTH) + 1 {
         receive(context);
         send(context);
@@ -69,7 +69,7 @@ fn a_receive_that_the_driver_has_not_read_is_waited_for() {
     assert_eq!(peer.call(IOCTL_SOFTNDK_DOORBELL, &handle(theirs.cq)), STATUS_SUCCESS);
     session.flush_dpcs();
     assert_eq!(statuses(), [STATUS_SUCCESS]);
-    // There is none for this one.
+    // There is no receive for this send.
     send(101);
     pass(&session, u64::from(SECONDS) + 1);
     assert_eq!(statuses(), [STATUS_IO_TIMEOUT]);

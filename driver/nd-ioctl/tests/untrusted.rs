@@ -1,5 +1,5 @@
-//! What a user can send wrong: the documented status, and nothing changes. The simulated kernel's ledger, checked at the
-//! end of each session, says whether anything leaked.
+//! Wrong inputs of a program: each gets the documented status, and changes nothing. The simulated kernel's ledger, checked at the end of
+//! each session, says whether anything leaked.
 
 use ndk_abi::{describe::ZeroInit, nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
 use ndk_provider::ObjectCounts;
@@ -62,10 +62,10 @@ fn short_outputs_are_refused_before_anything_is_made() {
     let user = User::new(&device);
     let world = World::new(&user);
     let before = counts(&user);
-    // Fewer bytes are a partial answer here, not an error.
+    // These codes return a part if the output is short, not an error.
     let partial = [IOCTL_SOFTNDK_POLL, IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA];
     for case in world.cases(&user).into_iter().chain(World::provider_cases()) {
-        // The tokens can be asked for later.
+        // MR_REGISTER needs no output: the tokens can be queried later.
         let first = usize::from(case.code == IOCTL_ND_MR_REGISTER);
         for length in (first..case.output).filter(|_| !partial.contains(&case.code)) {
             let answer = user.send_bytes(case.code, &case.input, length);
@@ -106,7 +106,7 @@ fn handles_that_are_not_of_this_file_type_and_time_are_refused() {
             wrong.extend(foreign.handles());
             wrong.extend(stale.handles());
             wrong.extend(world.handles().into_iter().filter(|other| *other != right));
-            // The neighbour is a handle of the same type now and then.
+            // A changed handle may be a valid one of the same type.
             let is_valid = |handle: &u64| world.handles().contains(handle) && same_kind(&world, *handle, right);
             for wrong in wrong.into_iter().filter(|wrong| !is_valid(wrong)) {
                 let mut input = case.input.clone();
@@ -126,7 +126,7 @@ fn same_kind(world: &World, one: u64, other: u64) -> bool {
     position(one) == position(other)
 }
 
-/// A handle of the file that another process has got, by inheritance or as a duplicate.
+/// Another process has a handle of the file, by inheritance or as a duplicate.
 // Shows S902, T4.
 #[test]
 fn a_file_serves_only_its_process() {
@@ -147,11 +147,11 @@ fn a_file_serves_only_its_process() {
     }
     assert!(waiting.is_pending());
     assert_eq!(counts(&user), before);
-    // The same requests, of the process that opened the file.
+    // The process that opened the file can send these requests.
     for case in world.cases(&user).iter().rev().take(9).rev() {
         assert_eq!(user.send_bytes(case.code, &case.input, 0).wait(), STATUS_SUCCESS, "{:#x}", case.code);
     }
-    // A file that the stranger opened gets nothing by the name of the context.
+    // A file that the stranger opened cannot join by the identifier of the context.
     let fresh = User::of_process(&device, STRANGER);
     assert_eq!(fresh.call(IOCTL_SOFTNDK_ATTACH, &handle(user.id())), STATUS_INVALID_HANDLE);
     drop(other);
@@ -246,7 +246,7 @@ fn offsets_and_counts_are_checked() {
     }
 }
 
-/// With NDK_OP_FLAG_INLINE a provider follows the addresses of the entries: they must never be the user's.
+/// With NDK_OP_FLAG_INLINE a provider reads at the addresses in the SGEs, which must never be the program's.
 // Shows T10.
 #[test]
 fn inline_never_follows_an_address_of_the_user() {
@@ -302,7 +302,7 @@ fn memory_that_is_not_the_users_is_refused() {
     assert_eq!(register(at, u64::MAX, at), Err(STATUS_ACCESS_VIOLATION));
     assert_eq!(register(u64::MAX, 1, u64::MAX), Err(STATUS_ACCESS_VIOLATION));
     assert_eq!(register(at, 8193, at), Err(STATUS_ACCESS_VIOLATION));
-    // More than a region can have is refused before anything is locked: the host would say STATUS_ACCESS_VIOLATION.
+    // More than a region can have is refused before the lock, which would fail with STATUS_ACCESS_VIOLATION.
     assert_eq!(register(at, (1 << 32) + 1, at), Err(STATUS_INVALID_PARAMETER));
     let fast = |address, length| {
         let create = SOFTNDK_FAST_MR_CREATE {
@@ -347,7 +347,7 @@ fn objects_of_two_adapters_do_not_mix() {
     assert_eq!(user.get_request(one.listener, two.connector).wait(), STATUS_INVALID_PARAMETER_MIX);
 }
 
-/// Completions of requests in a ring that were never posted can only be put into a ring.
+/// Only a ring takes the completion of a request that was never posted.
 #[test]
 fn a_queue_pair_with_rings_needs_completions_with_rings() {
     let _session = boot();

@@ -1,4 +1,4 @@
-//! Who sleeps is woken: rings of requests by a doorbell, those who wait for a completion by a notification.
+//! Wake-ups: a doorbell wakes a ring of requests, a notification completes the requests that wait for a completion.
 
 use std::{mem::offset_of, sync::atomic::Ordering};
 
@@ -11,10 +11,10 @@ use users::{
     user::{Answer, handle, work},
 };
 
-/// More than a ring looks on for.
+/// Longer than the driver polls an empty ring.
 const PAUSES: u32 = 100_000;
 
-/// Whether something comes to be so by itself.
+/// Whether `so` becomes true by itself.
 fn becomes(so: impl Fn() -> bool) -> bool {
     (0..PAUSES).any(|_| {
         pause();
@@ -22,8 +22,8 @@ fn becomes(so: impl Fn() -> bool) -> bool {
     })
 }
 
-/// A request by a control code counts as to be reported before it is posted. When it is refused, a run that waits for its report is
-/// told that there is none: the run may have come at any moment.
+/// A request by control code counts as outstanding before its post. If the post is refused, a run that saw the count at any moment must not
+/// await the completion.
 #[test]
 fn a_ring_sleeps_after_a_refused_request_by_code() {
     for seed in seeds(200) {
@@ -42,8 +42,7 @@ fn a_ring_sleeps_after_a_refused_request_by_code() {
     }
 }
 
-/// A request by a control code that is to wait for the next one, or to succeed silently: if the next one is put into the ring, the ring
-/// is looked at for it.
+/// After a deferred or silent request by control code the ring is polled for the next request.
 #[test]
 fn a_ring_is_looked_at_after_a_deferred_or_silent_request_by_code() {
     for seed in seeds(100) {
@@ -58,11 +57,11 @@ fn a_ring_is_looked_at_after_a_deferred_or_silent_request_by_code() {
             assert!(push(&mut theirs.writers()[1], &work(NdkOperationTypeReceive, 0, context), &[]));
             peer.call(IOCTL_SOFTNDK_DOORBELL, &handle(theirs.qp));
         }
-        // It is awake.
+        // Wakes the ring.
         assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(own.qp)), STATUS_SUCCESS);
         let by_code = SOFTNDK_POST { Flags: flag, ..work(NdkOperationTypeSend, own.qp, 1) };
         assert_eq!(user.post(&by_code, &[], &[]), STATUS_SUCCESS);
-        // Whatever the driver has to do about it is done.
+        // The driver has finished its work for the request.
         (0..1000).for_each(|_| pause());
         let [mut sends, _] = own.writers();
         assert!(push(&mut sends, &work(NdkOperationTypeSend, 0, 2), &[]));
@@ -84,8 +83,8 @@ fn a_ring_is_looked_at_after_a_deferred_or_silent_request_by_code() {
     }
 }
 
-/// Both rings of a queue pair are about to sleep when a request comes into one of them, for which no doorbell rings: it is found, though
-/// the other ring sleeps.
+/// Both rings of a queue pair are about to sleep when a request comes into one of them, for which no doorbell rings: the driver finds the
+/// request, though the other ring sleeps.
 #[test]
 fn a_ring_is_looked_at_though_the_other_one_sleeps() {
     for seed in seeds(200) {
@@ -97,10 +96,10 @@ fn a_ring_is_looked_at_though_the_other_one_sleeps() {
         let word = |ring: &Ring, offset| ring.word(offset).load(Ordering::Acquire);
         let asleep = |ring| word(ring, offset_of!(SOFTNDK_RING, Asleep)) != 0;
         assert!(becomes(|| asleep(initiator) && asleep(receives)), "seed {seed}: they poll on");
-        // With nothing new they sleep again after one look, beside which the request comes.
+        // Without requests both rings sleep again after one poll; the request comes beside that poll.
         assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.qp)), STATUS_SUCCESS);
         (0..seed / 2 % 8).for_each(|_| pause());
-        // Of the other ring: it ends this one when it is looked at.
+        // An operation of the other ring, which ends this ring when the driver reads it.
         let (ring, kind) =
             if seed % 2 == 0 { (initiator, NdkOperationTypeReceive) } else { (receives, NdkOperationTypeSend) };
         let mut writer = ring.writer();
@@ -118,8 +117,8 @@ fn ends(answer: &Answer) -> bool {
     becomes(|| !answer.is_pending())
 }
 
-/// A request for a notification that is cancelled takes no notification along: the next one is told of the completion that has come
-/// meanwhile. Unless it has succeeded: a completion is told of once, however soon the next one follows.
+/// A cancelled CQ_NOTIFY uses up no notification: the next CQ_NOTIFY completes for the completion that has come. But if the first one has
+/// succeeded, the next one does not complete for the same completion, however soon it follows.
 // Shows S311.
 #[test]
 fn a_cancelled_request_takes_no_notification_along() {
@@ -135,7 +134,7 @@ fn a_cancelled_request_takes_no_notification_along() {
         let first = user.notify(ringed.cq, kind);
         let mut second = None;
         scope(|scope| {
-            // Its receive ends.
+            // The flush cancels the receive.
             scope.spawn(|| assert_eq!(user.call(IOCTL_ND_QP_FLUSH, &handle(ringed.qp)), STATUS_SUCCESS));
             scope.spawn(|| {
                 if seed % 3 != 0 {
@@ -160,7 +159,8 @@ fn a_cancelled_request_takes_no_notification_along() {
     assert!(cancelled > 0, "none was cancelled first");
 }
 
-/// A notification that nobody waits for stays when a poll leaves completions behind: a request that comes beside the poll is told.
+/// A notification for which no request waited stays when a poll leaves completions in the CQ: a CQ_NOTIFY that comes beside the poll
+/// completes.
 #[test]
 fn a_poll_beside_it_takes_no_notification_along() {
     for seed in seeds(200) {
@@ -176,7 +176,7 @@ fn a_poll_beside_it_takes_no_notification_along() {
             assert_eq!(user.post(&work(NdkOperationTypeReceive, world.qp, context), &[], &[]), STATUS_SUCCESS);
         }
         assert_eq!(user.call(IOCTL_ND_QP_FLUSH, &handle(world.qp)), STATUS_SUCCESS);
-        // They are there, and the CQ has been notified.
+        // The completions are in the CQ, which has been notified.
         (0..1000).for_each(|_| pause());
         let mut told = None;
         scope(|scope| {
@@ -189,8 +189,8 @@ fn a_poll_beside_it_takes_no_notification_along() {
     }
 }
 
-/// A notification that nobody waited for is told to one request, and one event ends all requests that wait: what is told so is told
-/// once, also if both happen to one request at a time.
+/// A notification for which no request waited completes one CQ_NOTIFY; another notification completes all CQ_NOTIFYs that wait. No
+/// notification is delivered twice, also if both happen at the same time.
 // Shows S301.
 #[test]
 fn a_notification_is_told_once() {
@@ -207,7 +207,7 @@ fn a_notification_is_told_once() {
         cancelled.shared.cancel(&user.file);
         assert_eq!(cancelled.wait(), STATUS_CANCELLED);
         completion();
-        // The CQ has been notified, and nobody was told.
+        // The CQ has been notified, and no request has completed.
         (0..1000).for_each(|_| pause());
         let mut first = None;
         scope(|scope| {
@@ -226,7 +226,7 @@ fn a_notification_is_told_once() {
             completion();
         }
         assert_eq!(first.wait(), STATUS_SUCCESS);
-        // All that has come was told.
+        // Each notification has completed a request.
         let third = user.notify(world.cq, ND_CQ_NOTIFY_ANY);
         (0..1000).for_each(|_| pause());
         assert!(third.is_pending(), "seed {seed}: told twice");

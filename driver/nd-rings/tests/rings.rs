@@ -1,4 +1,4 @@
-//! Rings against a queue of the standard library, and against indices that cannot be.
+//! Compares rings with a queue of the standard library, and tests impossible indices.
 #![allow(clippy::expect_used, unsafe_code, reason = "a test may panic, and gives rings their memory")]
 
 mod common;
@@ -32,7 +32,7 @@ proptest! {
         let geometry = geometry(depth);
         let mut arena = Arena::new(geometry);
         let ring = arena.created(geometry);
-        // Anywhere, so that indices wrap.
+        // The indices start anywhere, so that they wrap.
         ring.tail().store(start, Ordering::Relaxed);
         ring.head().store(start, Ordering::Relaxed);
         let mut writer = Writer::new(ring);
@@ -114,7 +114,7 @@ fn only_a_ring_as_asked_for_is_opened() {
     let base = arena.base();
     // SAFETY: inside of the arena.
     let shifted = unsafe { base.add(32) };
-    // SAFETY: as above; it is looked at only if it is large enough.
+    // SAFETY: as above; `open` reads the head only after it has checked size and alignment.
     let opened = [unsafe { Mapped::open(shifted, 0x100, SOFTNDK_RING_INITIATOR, ENTRY, 1) }, unsafe {
         Mapped::open(base, 0xff, SOFTNDK_RING_INITIATOR, ENTRY, 1)
     }];
@@ -142,7 +142,7 @@ fn who_sleeps_is_woken() {
     assert!(!reader.needs_doorbell());
 }
 
-/// An end that goes on with its work takes the sign down that it sleeps.
+/// An end that continues its work clears `Asleep`.
 #[test]
 fn who_is_awake_needs_no_doorbell() {
     let geometry = geometry(1);
@@ -159,7 +159,7 @@ fn who_is_awake_needs_no_doorbell() {
     assert!(!reader.needs_doorbell());
 }
 
-/// What was taken out of another ring keeps as many slots of this one, until they are given back.
+/// Entries that were taken out of the replaced ring keep as many slots of this ring, until the slots are given back.
 #[test]
 fn slots_that_are_owed_are_not_free() {
     let geometry = geometry(4);
@@ -182,7 +182,7 @@ fn slots_that_are_owed_are_not_free() {
     assert_eq!((reader.kept(), reader.waiting(), writer.room()), (0, Ok(1), Ok(3)));
 }
 
-/// Nothing is read or written beyond an entry, nor in a slot that is not there.
+/// No word is read or written beyond an entry, or in a slot that does not exist.
 #[test]
 fn entries_have_ends() {
     let geometry = geometry(2);

@@ -1,4 +1,4 @@
-//! The user's ends of rings: what is said of a request at once, and what the driver finds.
+//! The program's ends of rings: the errors that a post returns, and the entries that the driver finds.
 #![allow(clippy::expect_used, reason = "a test may panic")]
 
 mod common;
@@ -31,7 +31,7 @@ use ndk_abi::{
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 const LIMITS: RequestLimits = RequestLimits { depth: 3, sges: 2, inline_data: 20, transfer_length: 1000 };
-/// A request with as many SGEs as it may have.
+/// The size of a request with the most SGEs.
 const ENTRY: u32 = (size_of::<SOFTNDK_POST>() + 2 * size_of::<SOFTNDK_SGE>()).next_multiple_of(32) as u32;
 
 const SEND: u32 = NdkOperationTypeSend.0.cast_unsigned();
@@ -45,7 +45,7 @@ fn geometry() -> Geometry {
     Geometry::for_depth(SOFTNDK_RING_INITIATOR, ENTRY, LIMITS.depth).expect("a small ring")
 }
 
-/// A ring, and what the driver has of it.
+/// The program's and the driver's end of a ring.
 fn ring(arena: &mut Arena) -> (RequestRing, Reader<Mapped>) {
     let ring = RequestRing::new(arena.created(geometry()), LIMITS);
     let (mapped, _) = arena.opened(SOFTNDK_RING_INITIATOR, ENTRY, LIMITS.depth).expect("as it was made");
@@ -154,7 +154,7 @@ fn the_driver_finds_what_was_posted() {
     driver.advance(2);
 }
 
-/// A ring that is replaced: the newest requests that the driver has not taken out go to the new one, in their order.
+/// When a ring is replaced, the newest requests, which the driver has not taken out, move to the new ring in their order.
 #[test]
 fn requests_move_to_another_ring() {
     let (mut first_arena, mut second_arena) = (Arena::new(geometry()), Arena::new(geometry()));
@@ -178,7 +178,7 @@ fn requests_move_to_another_ring() {
     let (mapped, _) = second_arena.opened(SOFTNDK_RING_INITIATOR, ENTRY, LIMITS.depth).expect("as it was made");
     let other = Reader::new(mapped);
     assert_eq!(other.memory().tail().load(Ordering::Relaxed), 3, "it goes on where the other is");
-    // What the driver says that it has not taken out; not more than there is.
+    // Moves the requests that the driver has not taken out, at most those in the ring.
     assert_eq!((first.move_to(&mut second, 1), contexts(&other)), (Ok(()), vec![(3, 3)]));
     assert_eq!(post(&mut second, 9), Ok(()));
     assert_eq!(contexts(&other), [(3, 3), (9, 9)]);
@@ -225,7 +225,6 @@ fn completions_are_polled_oldest_first() {
     assert_eq!((ring.waiting(), polled(&mut ring, 9)), (0, vec![]), "an index that cannot be");
 }
 
-/// The longest request that there is, all of it.
 #[test]
 fn the_longest_request_moves_whole() {
     let limits = RequestLimits { inline_data: 1024, ..LIMITS };

@@ -11,8 +11,7 @@ use platform::{Arc, Passive, Platform};
 use crate::{Adapter, Owned, check};
 use ndk_abi::describe::ZeroInit;
 
-/// The receiver of the completions of connect, complete-connect, accept and disconnect. One of these is under way at a
-/// time.
+/// The receiver of the completions of connect, complete-connect, accept and disconnect. One of these operations is under way at a time.
 pub trait Completed<P: Platform>: Send + Sync + Sized + 'static {
     /// The operation has completed with `status`. IRQL <= DISPATCH, possibly before the call that started the operation
     /// has returned.

@@ -1,4 +1,4 @@
-//! NDK_MW: creation, and bind and invalidation by a queue pair.
+//! NDK_MW: create, and the bind and the invalidation by a queue pair.
 
 use ndk_abi::ndkpi::{NDK_MR, NDK_MW, NDK_PD, NDK_QP};
 use ndk_abi::status::NTSTATUS;

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use nd_rings::{Geometry, Invalid, Mapped};
 
-/// A cache line, which a ring begins on.
+/// A cache line, on which a ring starts.
 #[repr(align(64))]
 #[derive(Clone)]
 struct Line([u8; 64]);
@@ -22,19 +22,19 @@ impl Arena {
         NonNull::from(self.0.as_mut_slice()).cast()
     }
 
-    /// A byte of it.
+    /// A byte of the arena.
     #[allow(dead_code, reason = "for one of the programs")]
     pub(crate) fn byte(&mut self, offset: usize) -> &mut u8 {
         &mut self.0[offset / 64].0[offset % 64]
     }
 
-    /// The user's side. The ring must not be used any more when the arena goes.
+    /// The program's end. The ring must not be used after the arena is dropped.
     pub(crate) fn created(&mut self, geometry: Geometry) -> Mapped {
         // SAFETY: zeroed, large enough and aligned; the tests keep the arena for longer.
         unsafe { Mapped::create(self.base(), geometry, 7) }
     }
 
-    /// The driver's side.
+    /// The driver's end.
     pub(crate) fn opened(&mut self, kind: u32, entry_size: u32, depth: u32) -> Result<(Mapped, u64), Invalid> {
         let bytes = self.0.len() * 64;
         // SAFETY: as above.
