@@ -1,12 +1,11 @@
 //! Fallible shared ownership: the one rundown primitive of the driver.
 //!
-//! Every object that a consumer can close is held by strong references: the consumer's own, one for each successor
-//! object, one for each call or callback in flight. Closing gives the consumer's reference up by [`Arc::into_inner`]:
-//! `Some` means that nothing else holds the object, so the close is complete at once; `None` means STATUS_PENDING, and
-//! the thread that drops the last reference drops the object, which reports the completion (NDKPI: object lifetime
-//! requirements).
+//! Strong references hold every object that a consumer can close: the consumer's own, one for each successor object,
+//! one for each call or callback in flight. The close drops the consumer's reference by [`Arc::into_inner`]. `Some`: it
+//! was the last, and the close completes inline. `None`: the close pends (STATUS_PENDING), and the thread that drops
+//! the last reference drops the object, which calls the close callback (NDKPI: object lifetime requirements).
 //!
-//! The algorithm is that of the standard library's `Arc` (which cannot be used: its allocation failure is a panic).
+//! The algorithm is the standard library's. Its `Arc` is not used, because a failed allocation there does not return.
 #![expect(unsafe_code, reason = "reference counting over raw memory from the platform")]
 
 use core::{
@@ -30,7 +29,7 @@ const LOCKED: usize = usize::MAX;
 #[repr(C)]
 pub(crate) struct Inner<T> {
     strong: AtomicUsize,
-    /// One for each `Weak`, and one for all strong references together.
+    /// The number of `Weak`s, and 1 more for all strong references together.
     weak: AtomicUsize,
     /// Initialised while `strong` is not 0.
     value: UnsafeCell<MaybeUninit<T>>,
@@ -48,7 +47,7 @@ pub struct Weak<T, P: Platform> {
     _owns: PhantomData<(Inner<T>, P)>,
 }
 
-/// An object without strong references, still at its address. It is dropped with this value.
+/// An object whose last strong reference is gone. The object is still at its address, and is dropped with this value.
 pub struct Last<T, P: Platform>(
     /// The weak reference that all strong references shared.
     Weak<T, P>,
@@ -131,8 +130,8 @@ impl<T, P: Platform> Arc<T, P> {
         unique.then(|| unsafe { &mut *Self::as_ptr(this).cast_mut() })
     }
 
-    /// Gives this reference up. Exactly one reference gets `Some`: the last. The object stays at its address: it may be
-    /// too large for a kernel's stack.
+    /// Drops this reference. `Some`: it was the last strong reference; exactly one call for an object returns that. The
+    /// object does not move, as it may be too large for a kernel's stack.
     pub fn into_inner(this: Self) -> Option<Last<T, P>> {
         let this = ManuallyDrop::new(this);
         // SAFETY: the reference is not used again, and ManuallyDrop does not drop it.
@@ -149,7 +148,7 @@ impl<T, P: Platform> Arc<T, P> {
         Some(Last(Weak { inner: self.inner, _owns: PhantomData }))
     }
 
-    /// Gives this reference up unless it is the last: then the caller gets it back.
+    /// Drops this reference, unless it is the last one: then `Err` returns it to the caller.
     pub fn release(this: Self) -> Result<(), Self> {
         let others = |count: usize| count.checked_sub(1).filter(|&others| others > 0);
         match this.inner().strong.fetch_update(Ordering::Release, Ordering::Relaxed, others) {
@@ -161,7 +160,7 @@ impl<T, P: Platform> Arc<T, P> {
         }
     }
 
-    /// The address of the object, for a C interface; the reference is kept by the pointer.
+    /// The address of the object, for a C interface. The pointer owns the reference until [`Arc::from_raw`].
     pub fn into_raw(this: Self) -> *const T {
         let this = ManuallyDrop::new(this);
         Self::as_ptr(&this)
@@ -238,7 +237,7 @@ impl<T, P: Platform> Drop for Last<T, P> {
 }
 
 impl<T, P: Platform> Weak<T, P> {
-    /// The counters; the value may be gone.
+    /// The counts. The object may have been dropped already.
     fn inner(&self) -> &Inner<T> {
         // SAFETY: any reference keeps the allocation, which was initialised when it was made.
         unsafe { self.inner.as_ref() }

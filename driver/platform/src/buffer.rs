@@ -14,9 +14,9 @@ const ACCEPTED: usize = 1 << 10;
 /// The receive buffer: received bytes, then room, which may be lent to the kernel.
 pub(crate) struct Incoming<P: Platform> {
     memory: Slice<UnsafeCell<u8>, P>,
-    /// Where the unused bytes start.
+    /// The offset of the first unused byte.
     start: usize,
-    /// Where the unused bytes end and the room starts.
+    /// The offset behind the last unused byte, where the room starts.
     end: usize,
     lent: bool,
     /// The last receive filled the room, which was at least half of the buffer: more bytes may wait in the kernel.
@@ -42,7 +42,8 @@ impl<P: Platform> Incoming<P> {
     /// The received bytes that were not used.
     pub(crate) fn bytes(&self) -> &[u8] {
         let bytes = self.memory.get(self.start..self.end).unwrap_or_default();
-        // SAFETY: initialised; written only through `all`, which borrows self mutably. The lent room is behind them.
+        // SAFETY: the bytes are initialised, and written only through `all`, which borrows self mutably; the lent room
+        // starts behind the bytes.
         unsafe { slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) }
     }
 
@@ -62,7 +63,7 @@ impl<P: Platform> Incoming<P> {
     }
 
     /// Makes the buffer large enough for `wanted` unused bytes, and larger if the last receive filled the room. Does
-    /// nothing while the room is lent: the receive will end, and then this is called again.
+    /// nothing while the room is lent: the next `read` after the receive has completed calls this again.
     pub(crate) fn arrange(&mut self, wanted: usize) -> Result<(), OutOfMemory> {
         if self.lent {
             return Ok(());
@@ -142,7 +143,7 @@ impl<P: Platform> Outgoing<P> {
         Ok(Self { memory: Slice::filled(capacity, 0)?, filled: 0, pressed: false, charge })
     }
 
-    /// Doubles the buffer, up to [`LARGEST_TRANSFER`], if more than half of it was filled. If there is no memory it
+    /// Doubles the buffer, up to [`LARGEST_TRANSFER`], if more than half of it was filled. Without memory the buffer
     /// keeps its size.
     pub(crate) fn make_room(&mut self) {
         let capacity = self.memory.len();
@@ -162,7 +163,8 @@ impl<P: Platform> Outgoing<P> {
         self.memory.get_mut(self.filled..).unwrap_or_default()
     }
 
-    /// Adds `count` bytes of the room to the filled bytes; returns how many it has added.
+    /// Counts the first `count` bytes of the room, or all of the room if it is shorter, as filled; returns their
+    /// number.
     pub(crate) fn fill(&mut self, count: usize) -> usize {
         let count = count.min(self.memory.len().saturating_sub(self.filled));
         self.filled = self.filled.saturating_add(count);

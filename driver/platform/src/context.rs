@@ -1,8 +1,8 @@
 //! [`Passive`] and [`Dispatch`]: the IRQL that a function needs, as a parameter type.
 //!
-//! The tokens are zero-sized and bound to a lifetime, so that code can neither keep one nor send it to another thread.
-//! They are made at the FFI boundary only (`assume`) and lent to deferred calls; the guard of a spin lock proves
-//! `Dispatch` too ([`AsDispatch`]).
+//! The tokens are zero-sized, bound to a lifetime and not `Send`: code can neither keep a token nor pass it to another
+//! thread. `assume` makes a token, at the FFI boundary only; a deferred call borrows one. The guard of a spin lock
+//! proves `Dispatch` too ([`AsDispatch`]).
 #![expect(unsafe_code, reason = "minting a proof of context is a claim that the compiler cannot check")]
 
 use core::marker::PhantomData;
@@ -18,7 +18,7 @@ pub struct Passive<'a>(PhantomData<(&'a (), *mut ())>);
 pub struct Dispatch<'a>(PhantomData<(&'a (), *mut ())>);
 
 impl Passive<'_> {
-    /// Mints the token. The claim is checked as the platform does, see [`Platform::claim_irql`].
+    /// Makes the token; [`Platform::claim_irql`] checks the IRQL.
     ///
     /// # Safety
     /// The thread is at `PASSIVE_LEVEL` and stays so while the token lives.
@@ -29,7 +29,7 @@ impl Passive<'_> {
 }
 
 impl Dispatch<'_> {
-    /// Mints the token. The claim is checked as the platform does, see [`Platform::claim_irql`].
+    /// Makes the token; [`Platform::claim_irql`] checks the IRQL.
     ///
     /// # Safety
     /// The thread is at `DISPATCH_LEVEL` and stays so while the token lives.

@@ -58,12 +58,12 @@ impl<P: Platform> Deferred<P> {
         }
     }
 
-    /// As [`Deferred::schedule`], and gives the caller's reference up. If that is the last, the object is dropped after
-    /// the run, not here.
+    /// As [`Deferred::schedule`], and drops the caller's reference. If it is the last one, the object is dropped after
+    /// the run, not in this call.
     pub fn schedule_and_release<T: RunDeferred<P>>(mut object: Arc<T, P>) {
         while !object.deferred().request() {
-            // The run that is queued or executing holds a reference. If this reference is the last, that run is over:
-            // ask again.
+            // A queued or executing run holds a reference. If the caller's is the last one, that run is over: request
+            // again.
             match Arc::release(object) {
                 Ok(()) => return,
                 Err(last) => object = last,
@@ -74,9 +74,9 @@ impl<P: Platform> Deferred<P> {
 
     /// Requests a run. True: the state was IDLE and is QUEUED now, and the caller has to queue the DPC.
     ///
-    /// The state is written even if it does not change: the next run reads this write, which orders everything that the
-    /// caller did before it. With a load here and a store at the start of the run, each side could miss what the other
-    /// has written.
+    /// Writes the state even if it does not change: the next run reads this write, so it sees everything that the
+    /// caller wrote before. With a load here and a store at the start of the run, the caller could miss the new state
+    /// and the run could miss the caller's writes.
     fn request(&self) -> bool {
         let next = |state| {
             Some(match state {
@@ -95,7 +95,7 @@ impl<P: Platform> Deferred<P> {
     }
 }
 
-/// Queues the DPC of an object in state QUEUED, with the reference.
+/// Queues the DPC of an object in state QUEUED. The DPC owns the reference until it runs.
 fn queue<T: RunDeferred<P>, P: Platform>(object: Arc<T, P>) {
     let dpc = object.deferred().dpc.get();
     let _kept_by_dpc = Arc::into_raw(object);
@@ -104,11 +104,11 @@ fn queue<T: RunDeferred<P>, P: Platform>(object: Arc<T, P>) {
     unsafe { P::queue_dpc(dpc) };
 }
 
-/// The DPC of an object: `context` is the object, with the reference that `queue` left.
+/// The DPC of an object: `context` is the object, with the reference that `queue` leaked.
 unsafe extern "C" fn dpc_routine<T: RunDeferred<P>, P: Platform>(context: *mut c_void) {
     // SAFETY: `queue` leaked exactly one reference for this run.
     let object = unsafe { Arc::<T, P>::from_raw(context.cast_const().cast()) };
-    // Reads the write of the last `request`, see there.
+    // The swap reads the write of the last `request`, see there.
     object.deferred().state.swap(RUNNING, Ordering::AcqRel);
     // SAFETY: kernels call DPC routines at this level (Platform::queue_dpc).
     let dispatch = unsafe { Dispatch::assume::<P>() };

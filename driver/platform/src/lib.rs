@@ -1,4 +1,4 @@
-//! The services that the virtual RDMA device needs of a kernel, as one trait, and the primitives built on it.
+//! [`Platform`], the services that the virtual RDMA device needs of a kernel, and the primitives built on that trait.
 //!
 //! * [`Platform`]: memory, spin locks, deferred procedure calls, timers, events, IRQL, and, as [`Sockets`], TCP. The
 //!   driver (Windows), the simulated kernel (tests) and `driver/hosted` (a process) implement it. Everything is chosen
@@ -14,7 +14,7 @@
 //! * [`Notice`]: an event of the driver, for tracing.
 //! * [`prefetch`]: a hint to fetch memory that will be used soon.
 //! * [`Slice`]: a fixed-length array from non-paged pool.
-//! * [`PoolQuota`], [`Charge`]: non-paged pool, counted against a limit of one user.
+//! * [`PoolQuota`], [`Charge`]: non-paged pool, counted against the limit of one user, such as a process.
 //!
 //! No kernel crate links `alloc`: a failed allocation is an error value, never a panic.
 #![no_std]
@@ -104,7 +104,7 @@ pub unsafe trait Platform: Sized + Send + Sync + 'static {
     /// Non-paged, zeroed memory, or `None`. IRQL <= DISPATCH. `layout.size()` is not 0.
     ///
     /// All functions between the driver's code and this one are `#[track_caller]`, so that a platform that records
-    /// allocations can name the line that asked.
+    /// allocations can name the line that allocates.
     #[track_caller]
     fn allocate(layout: Layout) -> Option<NonNull<u8>>;
 
@@ -114,7 +114,7 @@ pub unsafe trait Platform: Sized + Send + Sync + 'static {
     /// `memory` came from `allocate(layout)` and is not used again.
     unsafe fn free(memory: NonNull<u8>, layout: Layout);
 
-    /// The current IRQL.
+    /// The IRQL of the current thread.
     fn irql() -> u8;
 
     /// Checks that the thread is at `level`, as a context token claims. Debug builds panic if it is not; a platform may
@@ -199,7 +199,7 @@ pub unsafe trait Platform: Sized + Send + Sync + 'static {
     /// Passes an event of the driver to the trace. IRQL: any; locks may be held. By default there is no trace.
     fn notice(_notice: &Notice) {}
 
-    /// Whether a trace wants the notices of data, which each request makes. Every post asks, so this must cost no more
-    /// than a load. IRQL: any.
+    /// Whether a trace wants the data notices, which each request makes. Every post calls this function, so it must
+    /// cost no more than a load. IRQL: any.
     fn notices_data() -> bool;
 }

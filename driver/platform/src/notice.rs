@@ -7,19 +7,19 @@ use core::net::SocketAddr;
 pub enum Notice {
     /// A listener has started to listen.
     Listening {
-        /// Its local address.
+        /// The listener's local address.
         local: SocketAddr,
     },
     /// A listen has failed: there was an error, or another listener has the port.
     ListenFailed {
-        /// The local address that it was to have.
+        /// The local address that the consumer asked for.
         local: SocketAddr,
         /// The error.
         status: u32,
     },
     /// A listener that listened was closed.
     ListenEnded {
-        /// Its local address.
+        /// The listener's local address.
         local: SocketAddr,
     },
     /// A listener's consumer gets a connection request.
@@ -33,7 +33,7 @@ pub enum Notice {
         addresses: Addresses,
         /// The queue pair of the connection.
         queue_pair: u32,
-        /// This side sent the request.
+        /// Whether this side sent the connection request.
         active: bool,
     },
     /// This side has rejected a connection request, or the peer's acceptance.
@@ -45,7 +45,7 @@ pub enum Notice {
     ConnectFailed {
         /// The addresses of the attempt, as far as they are known.
         addresses: Addresses,
-        /// This side sent the request.
+        /// Whether this side sent the connection request.
         active: bool,
         /// The error.
         status: u32,
@@ -75,24 +75,24 @@ pub enum Notice {
         /// The error.
         status: u32,
     },
-    /// A request was posted, or refused. A notice of data: only if
-    /// [`Platform::notices_data`](crate::Platform::notices_data).
+    /// A request was posted, or refused. A data notice: made only if
+    /// [`Platform::notices_data`](crate::Platform::notices_data) returns true.
     Posted {
         /// The queue pair.
         queue_pair: u32,
         /// The operation, by its NDK_OPERATION_TYPE.
         operation: u16,
-        /// 0: the queue has accepted it.
+        /// The status of the post; 0: the queue accepted the request.
         status: u32,
     },
-    /// A receive was posted to a shared receive queue, or refused. A notice of data.
+    /// A receive was posted to a shared receive queue, or refused. A data notice.
     PostedShared {
         /// The device's number for the queue.
         shared_queue: u32,
-        /// 0: the queue has accepted it.
+        /// The status of the post; 0: the queue accepted the request.
         status: u32,
     },
-    /// Consecutive requests of one kind have completed with one status. A notice of data.
+    /// Consecutive requests of one kind have completed with one status. A data notice.
     Completed {
         /// The queue pair.
         queue_pair: u32,

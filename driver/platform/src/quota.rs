@@ -16,8 +16,8 @@ struct Pool {
     taken: AtomicU64,
 }
 
-/// Bytes taken from a quota; the drop gives them back. A charge lies in the object, or beside the memory, that it is
-/// for.
+/// Bytes taken from a quota; the drop gives them back. A charge is stored in the object, or beside the memory, that
+/// takes the bytes.
 pub struct Charge<P: Platform> {
     quota: PoolQuota<P>,
     bytes: u64,
@@ -27,20 +27,20 @@ impl<P: Platform> PoolQuota<P> {
     /// No limit, for users in the kernel.
     pub const UNLIMITED: Self = Self(None);
 
-    /// A quota of `limit` bytes, from which the quota's own memory is taken first. IRQL <= DISPATCH.
+    /// A quota of `limit` bytes, of which the quota's own memory is charged at once. IRQL <= DISPATCH.
     pub fn new(limit: u64) -> Result<Self, OutOfMemory> {
         let own = Arc::<Pool, P>::POOL_BYTES;
         Ok(Self(Some(Arc::try_new(Pool { limit, taken: AtomicU64::new(own) })?)))
     }
 
-    /// Charges `bytes`, before the memory is allocated. `OutOfMemory`: the quota has less left. IRQL: any.
+    /// Charges `bytes`; called before the memory is allocated. `OutOfMemory`: fewer are left. IRQL: any.
     pub fn charge(&self, bytes: u64) -> Result<Charge<P>, OutOfMemory> {
         let mut charge = self.no_charge();
         charge.add(bytes)?;
         Ok(charge)
     }
 
-    /// A charge of 0 bytes, to start with.
+    /// A charge of 0 bytes, to which [`Charge::add`] adds.
     pub fn no_charge(&self) -> Charge<P> {
         Charge { quota: self.clone(), bytes: 0 }
     }
@@ -69,7 +69,7 @@ impl<P: Platform> Charge<P> {
         Ok(())
     }
 
-    /// Takes over the bytes of `other`, a charge of this quota.
+    /// Moves the bytes of `other` into this charge. `other` is a charge of the same quota.
     pub fn absorb(&mut self, mut other: Self) {
         self.bytes = self.bytes.saturating_add(core::mem::take(&mut other.bytes));
     }
@@ -89,7 +89,7 @@ impl<P: Platform> Drop for Charge<P> {
 }
 
 impl<T, P: Platform> Arc<T, P> {
-    /// Bytes of pool that an object takes.
+    /// Bytes of pool that one `Arc` with its object takes.
     pub const POOL_BYTES: u64 = pool_bytes(Layout::new::<Inner<T>>().size() as u64);
 }
 

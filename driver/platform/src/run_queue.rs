@@ -37,7 +37,7 @@ impl Default for Run {
 }
 
 impl Run {
-    /// Initialises the run. It is not queued.
+    /// Initialises the run, which is in no queue.
     pub fn initialize(&self, routine: DpcRoutine, context: *mut c_void) {
         self.routine.set(Some(routine));
         self.context.set(context);
@@ -115,15 +115,16 @@ impl<P: Platform> RunQueue<P> {
         }
     }
 
-    /// Takes a run, calls its routine, and returns the context that takes the next run. Only the context that this
-    /// function, or `queue_dpc`, named last calls it.
+    /// Takes a run, calls its routine, and returns the context that takes the next run. Only that context makes the
+    /// next call; after `queue_dpc` it is the DPC.
     pub fn run_next(&self, _: &Dispatch<'_>) -> Next {
         if let Some(run) = self.pop() {
-            // SAFETY: it was queued until now, so it is valid; the reference is not used after the routine was entered.
+            // SAFETY: the run was queued until now, so it is valid; the reference is not used after the routine was
+            // entered.
             let fields = unsafe { &*run };
             let (routine, context) = (fields.routine.get(), fields.context.get());
             if let Some(routine) = routine {
-                // SAFETY: the context is the one the run was initialised with; once for each queueing.
+                // SAFETY: the context is the one that the run was initialised with; called once for each `push`.
                 unsafe { routine(context) };
             }
         }
@@ -146,7 +147,7 @@ impl<P: Platform> RunQueue<P> {
         }
     }
 
-    /// The number of runs ever queued, if none is queued or running now.
+    /// The number of runs ever queued; `None` if a run is queued or running now.
     pub fn idle(&self) -> Option<u64> {
         let state = self.state.lock();
         matches!(state.server, Server::Idle).then_some(state.pushed)

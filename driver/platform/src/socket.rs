@@ -1,5 +1,5 @@
-//! The TCP that the device needs of a kernel, as one trait. Shaped after Winsock Kernel: a request is an IRP, which
-//! always completes by a call of its routine, maybe before the call that started the request has returned.
+//! [`Sockets`]: the TCP that the device needs of a kernel. Shaped after Winsock Kernel: each request always completes
+//! by a call of its routine, as an IRP does, maybe before the call that started the request has returned.
 #![expect(unsafe_code, reason = "a trait over kernel objects that live at fixed addresses")]
 
 use core::{ffi::c_void, net::SocketAddr};
@@ -7,7 +7,8 @@ use core::{ffi::c_void, net::SocketAddr};
 /// The most bytes of one send or receive.
 pub const LARGEST_TRANSFER: usize = 128 << 10;
 
-/// The most sends that are under way on one socket. A kernel may complete a send only when the peer has its bytes.
+/// The most sends that are under way on one socket. Several, as a kernel may complete a send only when the peer has its
+/// bytes.
 pub const SENDS: usize = 3;
 
 /// Why a request on a socket failed.
@@ -25,13 +26,13 @@ pub enum SocketError {
     TimedOut,
     /// The peer, or the network, has ended the connection.
     Reset,
-    /// The socket was closed, or the listener whose connection it was to get.
+    /// The socket was closed, or the listener of its accept was closed.
     Canceled,
     /// There is no memory, or another error of this machine.
     Failed,
 }
 
-/// The routine of a request. The number is the bytes that a send or receive has moved.
+/// The completion routine of a request. The number is the bytes that a send or receive has moved.
 pub type SocketRoutine = unsafe fn(context: *mut c_void, result: Result<usize, SocketError>);
 
 /// The completion of a request. Its routine is called once, at IRQL <= DISPATCH, on any thread, maybe on the stack of
@@ -69,14 +70,14 @@ impl Completion {
 /// The TCP of a kernel.
 ///
 /// The caller starts a socket by one of `connect`, `listen` and `accept`, sends and receives, and always calls `close`,
-/// even if the start has failed, since the start may leave something to close. On one socket a receive, a close, and
-/// either [`SENDS`] sends or one other request may be under way at a time. Different threads may make these calls, but
-/// a send is called only after the calls of the sends before it have returned. Data is sent at once (TCP_NODELAY).
+/// even after a failed start, which may have opened a socket. On one socket a receive, a close, and either [`SENDS`]
+/// sends or one other request may be under way at a time. Different threads may make these calls, but a send is called
+/// only after the calls of the sends before it have returned. Data is sent at once (TCP_NODELAY).
 ///
 /// # Safety
 /// The implementer uses the storage of a request, and its bytes, only until it calls the request's routine, which it
 /// does once. It uses the storage of a socket only during calls and while a request on the socket is under way. A
-/// socket that is freed without `close` stays open: a leak, nothing else.
+/// socket whose storage is freed without `close` stays open: a leak, which does not break memory safety.
 pub unsafe trait Sockets: Send + Sync + 'static {
     /// Storage of a socket.
     type Socket: Send + Sync;
@@ -129,9 +130,9 @@ pub unsafe trait Sockets: Send + Sync + 'static {
     /// The socket was connected, or listens, and `close` has not been called.
     unsafe fn addresses(socket: *const Self::Socket) -> (SocketAddr, SocketAddr);
 
-    /// Sends all of the bytes, behind the bytes of the sends called before. The send completes when the kernel no
-    /// longer needs the bytes, maybe before an earlier send does. After a send that fails, no bytes of later sends are
-    /// sent. IRQL <= DISPATCH.
+    /// Sends all of the bytes, behind the bytes of earlier sends. The send completes when the kernel no longer needs
+    /// the bytes, maybe before an earlier send does. After a send that fails, no bytes of later sends are sent. IRQL <=
+    /// DISPATCH.
     ///
     /// # Safety
     /// As for [`Sockets::connect`], but the socket was connected, and `finish` was not called. The 1 to
@@ -145,7 +146,7 @@ pub unsafe trait Sockets: Send + Sync + 'static {
         length: usize,
     );
 
-    /// Receives at least 1 byte; 0: the peer sends no more. IRQL <= DISPATCH.
+    /// Receives at least 1 byte; 0 bytes: the peer sends no more. IRQL <= DISPATCH.
     ///
     /// # Safety
     /// As for [`Sockets::send`], but no other code uses the bytes until the receive completes; they are initialised.
@@ -163,22 +164,24 @@ pub unsafe trait Sockets: Send + Sync + 'static {
     /// As for [`Sockets::connect`], but the socket was connected, and `finish` was not called.
     unsafe fn finish(socket: *mut Self::Socket, request: *mut Self::Request, done: Completion);
 
-    /// Closes the socket: by a reset, unless both sides have finished. All other requests on the socket complete before
-    /// the close does, most with [`SocketError::Canceled`]: its start too, and the accept of a listener. Does not fail.
-    /// IRQL <= DISPATCH.
+    /// Closes the socket: by a reset, unless both sides have finished. All other requests on the socket, including its
+    /// start and the accept of a listener, complete before the close does, most with [`SocketError::Canceled`]. Does
+    /// not fail. IRQL <= DISPATCH.
     ///
     /// # Safety
     /// As for [`Sockets::connect`], but one of `connect`, `listen` and `accept` was called before. All calls for this
     /// socket have returned, and no other follows.
     unsafe fn close(socket: *mut Self::Socket, request: *mut Self::Request, done: Completion);
 
-    /// Called when a consumer has polled an empty queue, and will poll again: a platform whose sockets need a thread
-    /// may serve them on this one. IRQL <= DISPATCH; at PASSIVE_LEVEL the caller holds no lock that a routine may want.
+    /// Called when a consumer polls an empty completion queue, before the poll reads the queue again. A platform whose
+    /// sockets need a thread may use this thread. IRQL <= DISPATCH; at PASSIVE_LEVEL the caller holds no lock that a
+    /// routine may take.
     #[inline]
     fn poll_hint() {}
 
-    /// Called when a consumer arms its queue: from now on it relies on a notification, so the platform must watch the
-    /// sockets itself. IRQL <= DISPATCH; spin locks may be held.
+    /// Called when a consumer arms a completion queue. The consumer may now wait for the notification instead of
+    /// polling, so the platform must serve the sockets on a thread of its own. IRQL <= DISPATCH; spin locks may be
+    /// held.
     #[inline]
     fn must_watch() {}
 }

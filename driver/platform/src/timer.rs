@@ -14,8 +14,8 @@ pub trait RunTimer<P: Platform>: Send + Sync + Sized + 'static {
     fn expired(this: &Arc<Self, P>);
 }
 
-/// The state of a timer and of its reference to the object. Start, cancel and expiry may run at the same time, so the
-/// state changes under the timer's lock, together with the call to the kernel.
+/// The state of a timer and of its reference to the object. Start, cancel and expiry may run at the same time on
+/// several processors, so the timer's lock is held for each change of the state and the kernel call that belongs to it.
 enum State {
     /// Not set; no reference.
     Idle,
@@ -24,7 +24,7 @@ enum State {
     /// `expired` runs for the last start; one reference.
     Expired,
     /// The routine runs, or will run, for a start that was cancelled or superseded; one reference. With a number, the
-    /// routine sets the timer again at its end, to this number of microseconds.
+    /// routine sets the timer again at its end, to that number of microseconds.
     Ending(Option<u32>),
 }
 
@@ -53,8 +53,9 @@ impl<P: Platform> Timer<P> {
         unsafe { P::initialize_timer(object.timer().timer.get(), timer_routine::<T, P>, context) };
     }
 
-    /// Starts the timer: `T::expired` is called once, after `microseconds`. Does nothing if the timer is set already.
-    /// Callable with locks of the object held, at any IRQL <= DISPATCH.
+    /// Starts the timer: `T::expired` is called once, after `microseconds`; while the routine of an earlier start has
+    /// not returned, they count from its return. Does nothing if the timer is set already. Callable with locks of the
+    /// object held, at any IRQL <= DISPATCH.
     pub fn start<T: RunTimer<P>>(object: &Arc<T, P>, microseconds: u32) {
         let timer = object.timer();
         let mut state = timer.state.lock();
@@ -72,15 +73,14 @@ impl<P: Platform> Timer<P> {
         }
     }
 
-    /// For `T::expired` to ask: whether the start that it was called for is the last one, neither cancelled nor
-    /// superseded since. The answer holds while the caller holds the lock under which the object starts and cancels the
-    /// timer.
+    /// Called by `T::expired`. True: the start that led to this expiry was neither cancelled nor followed by another
+    /// start. The result holds while the caller holds the lock under which the object starts and cancels the timer.
     pub fn has_expired(&self) -> bool {
         matches!(*self.state.lock(), State::Expired)
     }
 
-    /// Cancels a start: `T::expired` is not called for it, unless it was entered already. Callable with locks of the
-    /// object held, at any IRQL <= DISPATCH: the reference dropped here is not the last, as the caller has one.
+    /// Cancels a start: `T::expired` is not called for that start, unless it was entered already. Callable with locks
+    /// of the object held, at any IRQL <= DISPATCH: the reference dropped here is not the last, as the caller has one.
     pub fn cancel<T: RunTimer<P>>(object: &Arc<T, P>) {
         let timer = object.timer();
         let mut state = timer.state.lock();
@@ -98,9 +98,10 @@ impl<P: Platform> Timer<P> {
     }
 }
 
-/// The routine of a timer: `context` is the object, with the reference that `start` left.
+/// The routine of a timer: `context` is the object, with the reference that `start`, or an earlier run of the routine,
+/// leaked.
 unsafe extern "C" fn timer_routine<T: RunTimer<P>, P: Platform>(context: *mut c_void) {
-    // SAFETY: `start` leaked exactly one reference, and `cancel` did not take it back.
+    // SAFETY: exactly one reference was leaked for this run of the routine, and `cancel` did not take it back.
     let object = unsafe { Arc::<T, P>::from_raw(context.cast_const().cast()) };
     let timer = object.timer();
     let mut state = timer.state.lock();

@@ -24,25 +24,26 @@ use state::{Buffers, Due, State};
 
 /// An object with a stream.
 ///
-/// The object's engine, a deferred call or several, reads and writes the stream, and runs at least once after each
-/// [`RunStream::on_ready`]. Other threads may use the stream too: at a time one thread gets the bytes, one the room.
+/// The object's engine, one or more deferred calls, reads and writes the stream, and runs at least once after each
+/// [`RunStream::on_ready`]. Other threads may use the stream too: one thread at a time reads, and one at a time writes.
 pub trait RunStream<P: Platform>: Send + Sync + Sized + 'static {
     /// The stream inside `self`.
     fn stream(&self) -> &Stream<P>;
 
-    /// The stream was started, has received bytes, has ended or was closed, or a send has ended for which a write, or
-    /// written bytes, had to wait. Called at IRQL <= DISPATCH, maybe inside a function of [`Stream`], with no lock
-    /// held. It schedules the engine; of the functions of [`Stream`] it may call only those that query the state.
+    /// The start of the stream is over, bytes were received, the stream has ended or was closed, or a send has
+    /// completed for which a write, or written bytes, had to wait. Called at IRQL <= DISPATCH, maybe inside a function
+    /// of [`Stream`], with no lock held. The implementation schedules the engine; of the functions of [`Stream`] it may
+    /// call only the ones that query the state.
     fn on_ready(this: &Arc<Self, P>);
 }
 
-/// The answer of the closure to the bytes that [`Stream::read`] has shown.
+/// The result of the closure to which [`Stream::read`] has shown bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// The bytes that are used, and not shown again.
+    /// The number of bytes that the closure has used; they are not shown again.
     pub used: usize,
-    /// The bytes behind the used ones that the next call has to show together, at most [`crate::LARGEST_TRANSFER`]; 0:
-    /// any number.
+    /// The number of bytes behind the used ones that the buffer has to hold together, at most
+    /// [`crate::LARGEST_TRANSFER`]; 0: any number.
     pub wanted: usize,
 }
 
@@ -51,39 +52,41 @@ pub struct Taken {
 pub enum Read {
     /// There is nothing to read before the next [`RunStream::on_ready`].
     Nothing,
-    /// Some bytes were used; more bytes, or the end, can be read now.
+    /// Some bytes were used; more bytes, or the end, may be readable now.
     Some,
-    /// No bytes follow those that were shown: the peer has finished (Ok; written bytes are still sent), or the
+    /// No bytes follow the ones that were shown: the peer has finished (Ok; written bytes are still sent), or the
     /// connection is dead.
     Ended(Result<(), SocketError>),
 }
 
 /// A TCP connection, or a listener. All functions: IRQL <= DISPATCH, with no spin lock held.
 ///
-/// An object that has called `connect`, `listen` or `accept`, with whatever result, calls [`Stream::close`] before its
+/// An object that has called `connect`, `listen` or `accept`, whatever the result, calls [`Stream::close`] before its
 /// last reference is dropped.
 pub struct Stream<P: Platform> {
     /// The innermost lock; not held when the kernel is called.
     state: SpinLock<State<P>, P>,
     socket: UnsafeCell<<P::Sockets as Sockets>::Socket>,
-    /// The requests: the sends, then those below. In memory of their own: a kernel's requests are so large that they do
-    /// not all fit on its stack.
+    /// The requests: [`SENDS`] sends, then STARTING, RECEIVING and CLOSING. In memory of their own: all requests
+    /// together do not fit on a kernel's stack.
     requests: Slice<UnsafeCell<<P::Sockets as Sockets>::Request>, P>,
-    /// The listener of an accept under way, with a reference. Written before the accept is called, read by its routine.
+    /// The listener of an accept under way, with a reference. Written before the accept is called, taken by its
+    /// routine.
     listener: AtomicPtr<c_void>,
     /// The quota that the buffers count against.
     quota: PoolQuota<P>,
 }
 
-/// The index of the request that connects, listens or accepts, and later of the one that finishes.
+/// The index of the request that connects, listens or accepts, and later finishes.
 const STARTING: usize = SENDS;
 const RECEIVING: usize = SENDS + 1;
 const CLOSING: usize = SENDS + 2;
 const REQUESTS: usize = CLOSING + 1;
-// Each has one of its own: a receive may be under way while the stream finishes.
+// The indices differ: a receive, a close and a finish may be under way at the same time.
 const _: () = assert!(STARTING < RECEIVING && RECEIVING < CLOSING && CLOSING < REQUESTS);
 
-// SAFETY: socket and requests are touched only by the platform's calls, as these allow; the rest is locked, or atomic.
+// SAFETY: only the platform's functions access the socket and the requests, under their contracts; the rest is locked,
+// or atomic.
 unsafe impl<P: Platform> Sync for Stream<P> {}
 
 impl<P: Platform> Stream<P> {
@@ -147,8 +150,9 @@ impl<P: Platform> Stream<P> {
     }
 
     /// Accepts the next connection of `listener`; [`Stream::started`] has the result. A listener has one accept under
-    /// way at a time, and may accept again when there is a result. [`SocketError::Canceled`] if `listener` does not
-    /// listen, is closed, or has an accept under way. Does nothing if the stream was started or closed before.
+    /// way at a time; the next may begin when [`Stream::started`] of the accepting stream has a result.
+    /// [`SocketError::Canceled`] if `listener` does not listen, is closed, or has an accept under way. Does nothing if
+    /// the stream was started or closed before.
     pub fn accept<T: RunStream<P>, L: RunStream<P>>(
         object: &Arc<T, P>,
         listener: &Arc<L, P>,
@@ -189,9 +193,9 @@ impl<P: Platform> Stream<P> {
         state.has_addresses().then(|| unsafe { P::Sockets::addresses(self.socket.get()) })
     }
 
-    /// Shows `take` all received bytes that were not used. The caller calls it again while it returns [`Read::Some`].
-    /// While the buffer is full of unused bytes, TCP holds the peer back. Only one thread at a time reads; others get
-    /// no bytes.
+    /// Passes all received bytes that were not used to `take`. The caller repeats the call while it returns
+    /// [`Read::Some`]. While the buffer is full of unused bytes, TCP's flow control stops the peer. Only one thread at
+    /// a time reads; a call of another thread gets no bytes.
     pub fn read<T: RunStream<P>>(object: &Arc<T, P>, take: impl FnOnce(&[u8]) -> Taken) -> Read {
         let stream = object.stream();
         let (mut used, mut is_all) = (0, false);
@@ -221,11 +225,12 @@ impl<P: Platform> Stream<P> {
         }
     }
 
-    /// Has `fill` write bytes into the buffer's room, maybe little, and sends them: at once, or, while [`SENDS`] sends
-    /// are under way, together with later writes when one of these sends has ended. `fill` returns the number of bytes,
-    /// and so does this function. Without room, and after [`Stream::finish`] or the end of the connection, `fill` is
-    /// not called. Only one thread at a time writes; others find no room. A caller with more to write calls it again
-    /// until it returns 0: the end of a send is sure to call `on_ready` only after a write that returned 0.
+    /// Calls `fill` to write bytes into the buffer's room, which may be small, and sends them: at once, or, while
+    /// [`SENDS`] sends are under way, together with later writes when one of these sends completes. `fill` returns the
+    /// number of bytes, and so does this function. Without room, and after [`Stream::finish`] or the end of the
+    /// connection, `fill` is not called. Only one thread at a time writes; a call of another thread returns 0. A caller
+    /// with more to write repeats the call until it returns 0: only then the completion of a send is sure to call
+    /// `on_ready`.
     pub fn write<T: RunStream<P>>(object: &Arc<T, P>, fill: impl FnOnce(&mut [u8]) -> usize) -> usize {
         let stream = object.stream();
         let Some(memory) = stream.state.lock().begin_write() else { return 0 };
@@ -248,7 +253,7 @@ impl<P: Platform> Stream<P> {
         Self::proceed(object);
     }
 
-    /// Whether the kernel has taken all written bytes and the end of the sending side, or the connection is dead.
+    /// Whether the finish has completed, after all written bytes, or the connection is dead.
     pub fn is_finished(&self) -> bool {
         self.state.lock().is_finished()
     }
@@ -269,7 +274,7 @@ impl<P: Platform> Stream<P> {
         self.state.lock().is_closed()
     }
 
-    /// Makes the stream one that was never started, if its close is over.
+    /// Resets the stream to its state before any start. Does nothing unless its close is over.
     pub fn renew<T: RunStream<P>>(object: &Arc<T, P>) {
         let stream = object.stream();
         let mut state = stream.state.lock();
@@ -301,7 +306,7 @@ impl<P: Platform> Stream<P> {
         }
     }
 
-    /// Starts the requests that are due, at most REQUESTS of them.
+    /// Calls the kernel for the requests that are due, at most REQUESTS of them.
     fn proceed<T: RunStream<P>>(object: &Arc<T, P>) {
         let stream = object.stream();
         for _ in 0..REQUESTS {
@@ -311,13 +316,13 @@ impl<P: Platform> Stream<P> {
             stream.call(object, due);
             Self::note_return(object, leave);
         }
-        // There may be more, since another thread goes on writing.
+        // More requests may be due, as another thread may write at the same time.
         T::on_ready(object);
     }
 
     /// Calls the kernel for a request that is due.
     ///
-    /// Of all requests: the state makes a request due only if it is not under way, and the socket is connected and was
+    /// For the SAFETY comments below: a request is due only if it is not under way, and the socket is connected and was
     /// not closed (for `close`: the kernel was called to start the socket, and no call is in progress). The
     /// completion's reference keeps the object, which contains the socket and the requests, until the routine takes it
     /// back.
@@ -329,14 +334,14 @@ impl<P: Platform> Stream<P> {
                     return;
                 };
                 let done = completion(object, routine);
-                // SAFETY: as above, and the call of the send before has returned; the bytes are in the buffer that the
-                // state keeps, unchanged, until the routine was called.
+                // SAFETY: as above, and the call of the previous send has returned; the state keeps the buffer of the
+                // bytes unchanged until the routine is called.
                 unsafe { P::Sockets::send(socket, request.get(), done, bytes, length) };
             }
             Due::Receive(room, length) => {
                 let done = completion(object, receive_routine::<T, P>);
-                // SAFETY: as above; the buffer has lent the room, and lives and does not touch it until the routine was
-                // called.
+                // SAFETY: as above; the buffer has lent the room: it keeps that memory, and does not touch it, until
+                // the routine has been called.
                 unsafe { P::Sockets::receive(socket, self.request::<RECEIVING>(), done, room, length) };
             }
             Due::Finish => {
@@ -353,12 +358,12 @@ impl<P: Platform> Stream<P> {
     }
 }
 
-/// The receive buffer, taken out of the state while it is shown. The drop puts it back, even if the closure panics: a
-/// kernel may be writing into it.
+/// The receive buffer, taken out of the state while the closure of `read` uses it. The drop puts the buffer back, even
+/// if the closure panics: a kernel may be writing into it.
 struct Reader<'a, P: Platform> {
     stream: &'a Stream<P>,
     incoming: Option<Incoming<P>>,
-    /// How the stream has ended, if it has. Then the buffer has all bytes from before the end.
+    /// How the stream has ended, if it has. If `Some`, the buffer has all bytes that were received before the end.
     ended: Option<Result<(), SocketError>>,
 }
 

@@ -6,12 +6,13 @@ use core::{ffi::c_void, ptr::null_mut, sync::atomic::Ordering};
 use super::{RunStream, state::State};
 use crate::{Arc, Completion, Platform, SENDS, SocketError, SocketRoutine};
 
-/// The completion of a request of the object's stream. It owns a reference to the object.
+/// The completion of a request of the object's stream. The completion owns a reference to the object.
 pub(super) fn completion<T: RunStream<P>, P: Platform>(object: &Arc<T, P>, routine: SocketRoutine) -> Completion {
     Completion::new(routine, Arc::into_raw(object.clone()).cast_mut().cast())
 }
 
-/// Takes the object's reference back from the context of a request that has ended, and records the end by `note`.
+/// Takes the object's reference back from the context of a request that has completed, and records the result by
+/// `note`.
 ///
 /// # Safety
 /// `context` comes from a `completion` with this `T` and `P`, whose routine was called now, once.
@@ -29,7 +30,7 @@ unsafe fn ended<T: RunStream<P>, P: Platform, R>(
     (object, noted)
 }
 
-/// Records the end of a request, and calls `on_ready`.
+/// Records the result of a request by `note`, and calls `on_ready`.
 ///
 /// # Safety
 /// As for `ended`.
@@ -76,7 +77,7 @@ unsafe fn send_routine<T: RunStream<P>, P: Platform, const NUMBER: usize>(
 ) {
     // SAFETY: `call` made the completion.
     let (object, is_waited_for) = unsafe { ended::<T, P, _>(context, |state| state.sent(NUMBER, result)) };
-    // Otherwise the engine would have nothing to do: most sends end before their call has returned.
+    // Not after each send: most sends complete before their call returns, and the engine would have nothing to do.
     if is_waited_for {
         T::on_ready(&object);
     }

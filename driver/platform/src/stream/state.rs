@@ -42,15 +42,15 @@ impl<P: Platform> Buffers<P> {
         Ok(Self { incoming: Incoming::new(quota)?, outgoing: Some(Outgoing::new(quota)?) })
     }
 
-    /// The first buffers of an accepted connection. It gets its send buffer at the first write, if there is memory.
+    /// The first buffers of an accepted connection, without a send buffer: the first write allocates that.
     pub(super) fn of_accepted(quota: &PoolQuota<P>) -> Result<Self, OutOfMemory> {
         Ok(Self { incoming: Incoming::of_accepted(quota)?, outgoing: None })
     }
 }
 
-/// A request that the kernel has to be called for.
+/// A request for which the caller has to call the kernel.
 pub(super) enum Due {
-    /// By the send request of this number.
+    /// A send, by the send request with this number.
     Send(usize, *const u8, usize),
     Receive(*mut u8, usize),
     Finish,
@@ -75,26 +75,26 @@ impl<P: Platform> Default for Sending<P> {
 
 pub(super) struct State<P: Platform> {
     start: Start,
-    /// The kernel was called to start the socket, so there is something to close.
+    /// The kernel was called to start the socket, so the close has to call it too.
     called: bool,
     listens: bool,
     /// Of a listener: an accept is under way.
     accepts: bool,
-    /// Calls for the socket that have not returned: the close waits for them.
+    /// The number of kernel calls for the socket that have not returned; the kernel's close is called only at 0.
     calls: u32,
-    /// Requests whose routines have not called `exit`.
+    /// The number of requests whose routines have not called `exit`.
     under_way: u32,
-    /// The receive buffer; `None` while `read` shows it.
+    /// The receive buffer; `None` while a `read` uses it.
     incoming: Option<Incoming<P>>,
-    /// The buffer to send next, if bytes were written; `None` while `write` fills it.
+    /// The buffer to send next, if bytes were written; `None` while a `write` fills it.
     filling: Option<Outgoing<P>>,
     /// A `write` is filling the buffer.
     writing: bool,
-    /// The last `write` that began has written nothing, or a `write` was refused since then: the next send that ends
+    /// The last `write` that began has written nothing, or a later `write` was refused: the completion of the next send
     /// calls `on_ready`.
     wants_room: bool,
     sending: [Sending<P>; SENDS],
-    /// The call of a send has not returned. The next send is called after that, so that bytes are sent in order.
+    /// The kernel call of a send has not returned. The next send waits for that, so that bytes are sent in order.
     send_called: bool,
     receiving: Receiving,
     finish: Phase,
@@ -127,8 +127,8 @@ impl<P: Platform> Default for State<P> {
 }
 
 impl<P: Platform> State<P> {
-    /// Records that the start of a connection, or without buffers of a listener, is about to be called. Returns the
-    /// buffers if the stream was started, or closed, before.
+    /// Records that the caller is about to start a connection or, without buffers, a listener. Returns the buffers as
+    /// an error if the stream was started, or closed, before.
     pub(super) fn begin(&mut self, buffers: Option<Buffers<P>>) -> Result<(), Option<Buffers<P>>> {
         if self.start != Start::No {
             return Err(buffers);
@@ -146,8 +146,8 @@ impl<P: Platform> State<P> {
         Ok(())
     }
 
-    /// Records that an accept of this listener is about to be called. False: the stream does not listen, or has an
-    /// accept under way.
+    /// Records that the caller is about to accept from this listener. False: the stream does not listen, was closed, or
+    /// has an accept under way.
     pub(super) fn begin_accept(&mut self) -> bool {
         let may = self.listens && self.start == Start::Done(Ok(())) && self.close == Phase::No && !self.accepts;
         if may {
@@ -157,8 +157,8 @@ impl<P: Platform> State<P> {
         may
     }
 
-    /// A call that `begin`, `begin_accept` or `due` announced has returned. True: it was the last call, and the close
-    /// is over.
+    /// Records the return of a kernel call that `begin`, `begin_accept` or `due` counted. True: no call is left, and
+    /// the close is over.
     pub(super) fn leave(&mut self) -> bool {
         self.calls = self.calls.saturating_sub(1);
         self.is_closed()
@@ -170,7 +170,7 @@ impl<P: Platform> State<P> {
         self.leave()
     }
 
-    /// The next request for which the kernel has to be called.
+    /// The next request for which the caller has to call the kernel, counted as under way.
     pub(super) fn due(&mut self) -> Option<Due> {
         let due = self.next();
         if due.is_some() {
@@ -179,13 +179,14 @@ impl<P: Platform> State<P> {
         due
     }
 
-    /// Counts a call that is about to be made, and its request.
+    /// Counts a kernel call that is about to be made, and its request.
     fn enter(&mut self) {
         self.calls = self.calls.saturating_add(1);
         self.under_way = self.under_way.saturating_add(1);
     }
 
-    /// The routine of a request has recorded its result. Returns the buffers if the stream no longer needs them.
+    /// Called by the routine of a request, after it has recorded the result. Returns the buffers if the stream no
+    /// longer needs them.
     pub(super) fn exit(&mut self) -> Memory<P> {
         self.under_way = self.under_way.saturating_sub(1);
         if !self.is_over() {
@@ -205,7 +206,7 @@ impl<P: Platform> State<P> {
         if self.listens || self.start != Start::Done(Ok(())) || matches!(self.ended, Some(Err(_))) {
             return None;
         }
-        // Nothing is sent while a `write` fills the buffer: that thread asks for what is due when it has written.
+        // Nothing is sent while a `write` fills the buffer: the writing thread calls `due` when it has written.
         if !self.writing && !self.send_called && self.finish < Phase::UnderWay {
             let send = self.next_send();
             if send.is_some() {
@@ -244,14 +245,14 @@ impl<P: Platform> State<P> {
         Some(Due::Send(number, bytes.as_ptr(), bytes.len()))
     }
 
-    /// Prevents a start, if the stream was not started before.
+    /// Prevents a later start. Does nothing if the stream was started before.
     pub(super) fn refuse(&mut self) {
         if self.start == Start::No {
             self.start = Start::Done(Err(SocketError::Canceled));
         }
     }
 
-    /// Asks for the close. True: the stream is closed now, as there is no socket to close.
+    /// Requests the close. True: the stream is closed now, as it has no socket.
     pub(super) fn close(&mut self) -> bool {
         self.refuse();
         if self.close != Phase::No {
@@ -283,13 +284,13 @@ impl<P: Platform> State<P> {
         self.finish == Phase::Done || matches!(self.ended, Some(Err(_)))
     }
 
-    /// Whether the close and all requests have ended. A kernel may call the routine of the close while routines of
-    /// requests that the close has ended still run.
+    /// Whether the close and all requests have completed. A kernel may call the routine of the close while routines of
+    /// other requests still run.
     fn is_over(&self) -> bool {
         self.close == Phase::Done && self.under_way == 0
     }
 
-    /// No request and no call uses the socket now or later.
+    /// True: no request and no call uses the socket now or later.
     pub(super) fn is_closed(&self) -> bool {
         self.is_over() && self.calls == 0 && !self.accepts
     }
@@ -299,14 +300,14 @@ impl<P: Platform> State<P> {
         (self.close != Phase::No).then_some(Err(SocketError::Canceled))
     }
 
-    /// The connection is dead.
+    /// Records that the connection is dead, with the first error.
     pub(super) fn fail(&mut self, error: SocketError) {
         if !matches!(self.ended, Some(Err(_))) {
             self.ended = Some(Err(error));
         }
     }
 
-    /// How the stream has ended, if it has: behind all bytes in the receive buffer.
+    /// How the stream has ended, if it has. The end follows the bytes in the receive buffer.
     pub(super) fn ended(&self) -> Option<Result<(), SocketError>> {
         self.ended
     }
@@ -329,8 +330,8 @@ impl<P: Platform> State<P> {
         None
     }
 
-    /// Starts a write: returns a buffer that is not being sent, if there is one, and [`State::end_write`] has to
-    /// follow. `None` if another thread writes, or the stream sends no more.
+    /// Starts a write, which [`State::end_write`] ends. Returns a buffer that is not being sent, or `Some(None)` if
+    /// there is none. `None`: another thread writes, or the stream does not send.
     pub(super) fn begin_write(&mut self) -> Option<Option<Outgoing<P>>> {
         let sends = self.close == Phase::No && self.finish == Phase::No && !matches!(self.ended, Some(Err(_)));
         if !sends || !self.called || self.listens || core::mem::replace(&mut self.writing, true) {
@@ -354,19 +355,20 @@ impl<P: Platform> State<P> {
         None
     }
 
-    /// The connect, listen or accept has ended.
+    /// Records the result of the connect, listen or accept.
     pub(super) fn started(&mut self, result: Result<usize, SocketError>) {
         self.start = Start::Done(result.map(|_| ()));
     }
 
-    /// An accept of this listener has ended. True: the close waited for it, and is over.
+    /// Records the end of this listener's accept. True: the close waited for it, and is over.
     pub(super) fn accepted(&mut self) -> bool {
         self.accepts = false;
         self.is_closed()
     }
 
-    /// The send request of this number has ended. True: `on_ready` has to be called, because a write that found no
-    /// room, a write in progress, written bytes, the finish, the close or the end of the connection may wait for it.
+    /// Records the result of the send request with this number. True: the caller calls `on_ready`, as a write that
+    /// found no room, a write in progress, written bytes, the finish, the close or the end of the connection may wait
+    /// for this send.
     pub(super) fn sent(&mut self, number: usize, result: Result<usize, SocketError>) -> bool {
         if let Some(sending) = self.sending.get_mut(number) {
             sending.under_way = false;
