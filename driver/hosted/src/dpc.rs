@@ -26,8 +26,8 @@ impl Default for Dpc {
     }
 }
 
-// SAFETY: the routine and the context are written before the DPC is first queued; `next` by the thread that owns the
-// queue.
+// SAFETY: the routine and the context are written before the DPC is first queued; only the thread that owns the queue
+// writes `next`.
 unsafe impl Send for Dpc {}
 // SAFETY: as for Send.
 unsafe impl Sync for Dpc {}
@@ -47,7 +47,8 @@ impl Dpc {
         let fields = unsafe { &*dpc };
         let (routine, context) = (fields.routine.get(), fields.context.get());
         if let Some(routine) = routine {
-            // SAFETY: the context is the one the DPC was initialised with; once for each queueing.
+            // SAFETY: the context is the one that the DPC was initialised with; called once each time that the DPC is
+            // queued.
             unsafe { routine(context) };
         }
     }

@@ -1,13 +1,13 @@
 //! [`Hosted`]: the [`Platform`] of an ordinary process of Linux or Windows, over the standard library.
 //!
-//! A program neither starts it nor registers threads. It checks nothing: the simulated kernel checks leaks, IRQL and
-//! lock order.
+//! A program neither starts the platform nor registers threads. `Hosted` checks nothing: the simulated kernel checks
+//! leaks, IRQL and lock order.
 //!
 //! * A thread is a processor. As on Windows, a DPC runs on the processor that queued it, in order of queueing, as soon
-//!   as the IRQL is below `DISPATCH_LEVEL`: at once if it is lower already, else at the end of the outermost lock, DPC
-//!   or [`at_dispatch`].
+//!   as the IRQL is below `DISPATCH_LEVEL`: at once on a thread below that level, else at the end of the outermost
+//!   lock, DPC or [`at_dispatch`].
 //! * DPCs of timers run on one system thread, which starts when it is first needed. When a thread has run 64 DPCs in a
-//!   row, the system thread runs the rest of its queue.
+//!   row, the system thread runs the rest of that thread's queue.
 //! * [`Tcp`]: the sockets of the host (`tcp/mod.rs`).
 //! * [`passive`] and [`at_dispatch`] make the IRQL tokens; [`Mdl::lock`] describes any memory of the process.
 #![expect(unsafe_code, reason = "implements the unsafe trait Platform: kernel objects live behind raw pointers")]
@@ -38,8 +38,8 @@ pub use tcp::{Socket, Tcp};
 #[derive(Debug)]
 pub enum Hosted {}
 
-// SAFETY: memory is std's, zeroed and of the requested layout; the spin lock excludes; DPCs and events are used only as
-// the trait documents.
+// SAFETY: memory is std's, zeroed and of the requested layout; one thread at a time holds a spin lock; DPCs and events
+// are used only as the trait documents.
 unsafe impl Platform for Hosted {
     type RawSpinLock = RawSpinLock;
     type Dpc = Dpc;
@@ -87,7 +87,7 @@ unsafe impl Platform for Hosted {
     }
 
     unsafe fn initialize_timer(timer: *mut Timer, routine: DpcRoutine, context: *mut c_void) {
-        // SAFETY: the caller's timer is valid; it has no unshared parts.
+        // SAFETY: the caller's timer is valid; all code uses it by shared reference.
         let timer = unsafe { &*timer };
         timer.dpc().initialize(routine, context);
     }
@@ -95,12 +95,12 @@ unsafe impl Platform for Hosted {
     unsafe fn set_timer(timer: *mut Timer, microseconds: u32) {
         // SAFETY: the caller's pointer is valid, so not null.
         let timer = unsafe { NonNull::new_unchecked(timer) };
-        // SAFETY: the caller keeps it valid until its routine is entered or it is cancelled.
+        // SAFETY: the caller keeps the timer valid until its routine is entered or it is cancelled.
         unsafe { system_thread::set(timer, microseconds) };
     }
 
     unsafe fn cancel_timer(timer: *mut Timer) -> bool {
-        // SAFETY: valid during the call, by contract; it has no unshared parts.
+        // SAFETY: valid during the call, by contract; all code uses the timer by shared reference.
         let timer = unsafe { &*timer };
         system_thread::cancel(timer)
     }
@@ -114,7 +114,7 @@ unsafe impl Platform for Hosted {
     }
 
     unsafe fn initialize_event(event: *mut Event) {
-        // SAFETY: the caller's event is valid; it has no unshared parts.
+        // SAFETY: the caller's event is valid; all code uses it by shared reference.
         let event = unsafe { &*event };
         event.initialize();
     }
@@ -143,8 +143,7 @@ unsafe impl Platform for Hosted {
     }
 }
 
-/// Runs `code` at `DISPATCH_LEVEL`. DPCs that it queues run at its end, if the thread's IRQL then drops below that
-/// level.
+/// Runs `code` at `DISPATCH_LEVEL`. DPCs that `code` queues run after it, if the IRQL then drops below that level.
 pub fn at_dispatch<R>(code: impl FnOnce(&Dispatch<'_>) -> R) -> R {
     let _restore = processor::Raised::to_dispatch();
     debug_assert!(processor::irql() == DISPATCH_LEVEL);

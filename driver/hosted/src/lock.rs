@@ -10,10 +10,10 @@ use std::{
 
 use crate::processor;
 
-/// How often a thread tests a taken lock before it yields its time slice: the holder may have been descheduled.
+/// The number of tests of a taken lock before the thread yields its time slice, as the holder may be descheduled.
 const SPINS: u32 = 200;
 
-/// A spin lock. An all-zero one is free.
+/// A spin lock. All-zero bytes are a free lock.
 pub struct RawSpinLock {
     taken: AtomicBool,
     /// The IRQL of the holder before it took the lock.
@@ -48,7 +48,7 @@ unsafe impl lock_api::RawMutex for RawSpinLock {
     #[allow(clippy::declare_interior_mutable_const, reason = "the trait asks for the initial value this way")]
     const INIT: Self = Self { taken: AtomicBool::new(false), before: Cell::new(0) };
 
-    /// The thread that locks unlocks, since the IRQL is the thread's.
+    /// The thread that has locked also unlocks, as the IRQL belongs to the thread.
     type GuardMarker = lock_api::GuardNoSend;
 
     #[inline]

@@ -5,7 +5,7 @@ use std::ptr::{NonNull, null_mut, without_provenance_mut};
 
 use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_PAGES_LOCKED, MDL_WRITE_OPERATION, PAGE_SIZE};
 
-/// The most bytes of one MDL of a chain: ByteCount has 32 bits, and the next MDL begins on a page.
+/// The most bytes of one MDL of a chain: ByteCount has 32 bits, and the next MDL has to begin on a page boundary.
 const MOST: usize = 1 << 31;
 
 /// A chain of MDLs. No page frame numbers follow the headers: a process cannot use them.

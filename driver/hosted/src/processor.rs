@@ -31,7 +31,7 @@ pub(crate) fn raise() -> u8 {
     PROCESSOR.with(|processor| processor.irql.replace(DISPATCH_LEVEL))
 }
 
-/// Restores the level that `raise` returned. Below `DISPATCH_LEVEL`, runs the queued DPCs first.
+/// Restores the level that `raise` returned. If that is below `DISPATCH_LEVEL`, runs the queued DPCs first.
 #[inline]
 pub(crate) fn lower(before: u8) {
     PROCESSOR.with(|processor| {
@@ -57,7 +57,7 @@ impl Drop for Raised {
     }
 }
 
-/// Queues a DPC for this processor.
+/// Queues a DPC on this processor. Below `DISPATCH_LEVEL` the DPC runs before this returns.
 ///
 /// # Safety
 /// `dpc` was initialised, is not queued, and stays valid until its routine has been entered.

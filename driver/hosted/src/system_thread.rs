@@ -28,7 +28,7 @@ struct Work {
     waits: bool,
 }
 
-/// The time of expiry, and a number that distinguishes timers of one time.
+/// The time of expiry, and a number that distinguishes timers with the same time.
 type Key = (Instant, u64);
 
 /// A timer that is set.
@@ -40,7 +40,7 @@ unsafe impl Send for Set {}
 /// The storage of a timer and its DPC; the default is uninitialised.
 #[derive(Default)]
 pub struct Timer {
-    /// Its key in `Work::timers`, while it is set.
+    /// The timer's key in `Work::timers`, while the timer is set.
     key: Cell<Option<Key>>,
     dpc: Dpc,
 }
@@ -105,13 +105,13 @@ pub(crate) fn cancel(timer: &Timer) -> bool {
 }
 
 impl Work {
-    /// The DPC to run next: of a timer that is due, else the first that was left by another thread.
+    /// The DPC to run next: the DPC of a timer that is due, else the oldest DPC that another thread has left here.
     fn next(&mut self) -> Option<*const Dpc> {
         if let Some(first) = self.timers.first_entry()
             && first.key().0 <= Instant::now()
         {
             let Set(timer) = first.remove();
-            // SAFETY: its routine was not entered and it was not cancelled, so it is valid.
+            // SAFETY: the timer's routine was not entered and the timer was not cancelled, so the timer is valid.
             let fields = unsafe { timer.as_ref() };
             fields.key.set(None);
             return Some(&raw const fields.dpc);
@@ -123,7 +123,7 @@ impl Work {
 fn run() {
     loop {
         let dpc = wait();
-        // At PASSIVE_LEVEL between two DPCs, so that the DPCs that one queues run before the next one.
+        // The drop lowers the IRQL after each DPC, so that the DPCs that its routine has queued run before the next one.
         let _raised = Raised::to_dispatch();
         // SAFETY: the DPC was queued, or its timer set, until now, so it is valid until its routine is entered.
         unsafe { Dpc::run(dpc) };

@@ -33,7 +33,7 @@ use super::{
     turn,
 };
 
-/// A socket: a connection, a listener, or one that is to become either.
+/// A connection, a listener, or a socket that is to become one of them.
 #[derive(Default)]
 pub(super) struct Endpoint {
     source: OnceLock<Source>,
@@ -73,7 +73,7 @@ impl Endpoint {
         self.token.get().copied()
     }
 
-    /// `None` before the socket is connected or listens.
+    /// The local address and the peer's; `None` before the socket is connected or listens.
     pub(super) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         self.addresses.get().copied()
     }
@@ -86,8 +86,8 @@ impl Endpoint {
         self.finished.load(Ordering::Relaxed)
     }
 
-    /// Registers the socket for the host's events. The reactor's lock on its table, which the caller holds, keeps it
-    /// from serving the socket before this has returned.
+    /// Registers the socket for the host's events. The caller holds the lock of the reactor's table of sockets, so the
+    /// reactor does not serve the socket before this returns.
     pub(super) fn register(&self, mut source: Source, registry: &Registry, token: Token) -> io::Result<()> {
         match &mut source {
             Source::Stream(stream) => stream.register(registry, token, Interest::READABLE | Interest::WRITABLE)?,
@@ -123,7 +123,7 @@ impl Endpoint {
         if let Some(error) = failure {
             return Some(Err(error::of_connect(&error)));
         }
-        // The host may report a socket ready before it is connected: then it has no peer yet.
+        // The host may report a socket ready before it is connected. The socket then has no peer address yet.
         let remote = stream.peer_addr().ok()?;
         let connected = stream.local_addr().map_err(|error| error::of_any(&error)).and_then(|local| {
             // TCP can connect a port to itself if there is no listener.
@@ -147,8 +147,8 @@ impl Endpoint {
     /// Accepts the next connection of a listener.
     pub(super) fn accept(self: &Arc<Self>, request: Request, listener: &Arc<Self>) -> Option<Ended> {
         let _first = self.listener.set(Arc::downgrade(listener));
-        // The reactor's table has a reference until the listener is closed. When the request has ended, the caller's
-        // reference may be gone.
+        // Not the caller's reference, whose storage may be freed once the request has ended: the reactor's table keeps
+        // the listener until its close.
         let listener: &Self = listener;
         let mut incoming = lock(&listener.incoming);
         incoming.wait_for(Wanted::Connection(request, self.clone()));
@@ -158,9 +158,9 @@ impl Endpoint {
         }
     }
 
-    /// Completes the waiting accept if the host has a connection. From `accept`, `incoming` is locked since its request
-    /// began to wait: so that call serves no later accept, whose socket the reactor may be closing. The reactor's own
-    /// call locks it anew, and the reactor closes no socket during that call.
+    /// Completes the waiting accept if the host has a connection. `accept` passes the lock that it holds since its
+    /// request began to wait, so that its call serves no later accept, whose socket the reactor may be closing. The
+    /// reactor takes the lock for its own calls, during which it closes no socket.
     fn accept_next<'a>(
         &'a self,
         listener: &Mutex<Option<TcpListener>>,
@@ -247,8 +247,7 @@ impl Endpoint {
         request.ends(outcome.map(|()| 0).map_err(|error| error::of_any(&error)))
     }
 
-    /// Serves the socket after an event of the host, or in its next turn. Called by the thread that has the reactor's
-    /// service.
+    /// Serves the socket after an event of the host, or in its next turn. Called with the reactor's `service` locked.
     pub(super) fn serve(&self, readiness: Readiness) -> impl Iterator<Item = Ended> + use<> {
         let (mut came, mut gone) = (None, AllEnded::default());
         if readiness.incoming {
@@ -262,15 +261,15 @@ impl Endpoint {
         came.into_iter().chain(gone.into_iter().flatten())
     }
 
-    /// Stops listening at once, since the reactor may close the socket only later.
+    /// Closes the host's listening socket at once, as the reactor may close the endpoint only later.
     pub(super) fn stop_listening(&self) {
         if let Some(Source::Listener(listener)) = self.source.get() {
             drop(lock(listener).take());
         }
     }
 
-    /// Cancels all waiting requests; the host's socket closes with the last reference. No call is under way and none
-    /// follows. Called by the thread that has the reactor's service, so no other thread works on the socket.
+    /// Cancels all waiting requests; the host's socket closes with the last reference. No call is under way, and none
+    /// follows. Called with the reactor's `service` locked, so no other thread works on the socket.
     pub(super) fn close(self: &Arc<Self>) -> impl Iterator<Item = Ended> + use<> {
         if self.has_finished()
             && lock(&self.incoming).has_ended()

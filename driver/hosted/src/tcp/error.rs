@@ -9,7 +9,7 @@ use super::host;
 /// An error of opening or binding a socket.
 pub(super) fn of_bind(error: &io::Error) -> SocketError {
     match error.kind() {
-        // Windows returns it if another socket has the address exclusively (SO_EXCLUSIVEADDRUSE).
+        // The error on Windows if another socket has the address exclusively (SO_EXCLUSIVEADDRUSE).
         ErrorKind::PermissionDenied if cfg!(windows) => SocketError::AddressInUse,
         ErrorKind::AddrNotAvailable => SocketError::Unreachable,
         _ if host::is_no_such_family(error) => SocketError::Unreachable,

@@ -19,8 +19,8 @@ mod system {
         Ok(())
     }
 
-    /// Limits the send buffer of a connection within this machine; Linux doubles the number. Without a limit it grows
-    /// to megabytes, which leave the processor's cache: half the rate, and twice the processor time
+    /// Limits the send buffer of a connection within this machine; Linux doubles the number. Without a limit the buffer
+    /// grows to megabytes, more than the processor's cache: that halves the rate and doubles the processor time
     /// (docs/performance.md).
     pub(crate) fn limit(socket: &SockRef<'_>) -> io::Result<()> {
         socket.set_send_buffer_size(160 << 10)
@@ -37,7 +37,7 @@ mod system {
 
     use super::{SockRef, Socket, io};
 
-    /// Does nothing: Windows behaves so by default. SO_REUSEADDR would let other sockets take the address, and
+    /// Does nothing: Windows allows that bind by default. SO_REUSEADDR would let other sockets take the address, and
     /// SO_EXCLUSIVEADDRUSE keeps the address busy as long as connections live that were accepted there.
     pub(crate) fn reserve(_: &Socket) -> io::Result<()> {
         Ok(())
@@ -71,7 +71,8 @@ pub(super) fn is_no_such_family(error: &io::Error) -> bool {
     error.raw_os_error() == Some(system::NO_SUCH_FAMILY)
 }
 
-/// Whether a send failed because the connection is dead: the socket has not finished its sending side.
+/// Whether the error of a send means that the connection is dead. The socket's own shutdown gives this error too, but
+/// no send follows a `finish`.
 pub(super) fn is_no_sending(error: &io::Error) -> bool {
     error.raw_os_error() == Some(system::SENDS_NO_MORE)
 }

@@ -33,7 +33,7 @@ pub(super) struct Accepted {
 pub(super) struct Incoming {
     /// The host may have bytes or a connection.
     ready: bool,
-    /// The peer sends no more bytes than the host has, or the connection is dead. The host reports this only once.
+    /// The host has received the peer's last byte, or the connection is dead. The host reports this only once.
     closed: bool,
     /// A receive has returned 0: the peer has finished.
     ended: bool,
@@ -86,13 +86,14 @@ impl Incoming {
                 return None;
             }
             Err(error) => Err(error::of_any(&error)),
-            // A send may have returned the reset earlier, and then the host no longer reports it.
+            // The host reports a reset once: if a send has returned it, a receive returns 0, and the socket has no
+            // peer.
             Ok(0) if !endpoint.has_finished() && stream.peer_addr().is_err() => Err(SocketError::Reset),
             Ok(count) => {
                 turn::moves(count);
                 self.ended |= count == 0;
-                // Fewer bytes than the room holds: the host has none left, and reports when more arrive. On Windows it
-                // does so only after a receive has found none (mio).
+                // Fewer bytes than the room holds: the host has no more, and reports the socket ready when more arrive.
+                // On Windows (mio) it does so only after a receive that returned WouldBlock.
                 self.ready = self.closed || count == room.length() || cfg!(windows);
                 Ok(count)
             }
@@ -100,7 +101,7 @@ impl Incoming {
         self.end(outcome)
     }
 
-    /// Tries the accept that waits, and returns its request to the caller, who may make it wait again.
+    /// Tries the accept that waits. Returns its request to the caller, which may make the request wait again.
     pub(super) fn accept(&mut self, listener: &TcpListener) -> Option<Result<Accepted, Ended>> {
         while self.ready && matches!(self.waiting, Some(Wanted::Connection(..))) {
             match listener.accept() {
@@ -109,7 +110,7 @@ impl Incoming {
                     return Some(Ok(Accepted { request, into, stream, peer }));
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.ready = false,
-                // That connection is lost, and no longer in the host's queue.
+                // The new connection is lost, and no longer in the host's queue.
                 Err(error) if is_of_the_connection(&error) => {}
                 Err(error) => return self.end(Err(error::of_any(&error))).map(Err),
             }
@@ -123,8 +124,8 @@ impl Incoming {
     }
 }
 
-/// Whether an error concerns the connection, not the listener: accept(2) of Linux returns pending errors of the new
-/// connection. WSAECONNRESET is such an error on Windows.
+/// Whether an error of an accept concerns the new connection, not the listener: accept(2) of Linux returns the
+/// connection's pending error. On Windows WSAECONNRESET is such an error.
 fn is_of_the_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

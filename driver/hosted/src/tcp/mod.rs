@@ -2,11 +2,11 @@
 //! serves all.
 //!
 //! * The calling thread tries each request at once. A request that has to wait is completed by the reactor, one thread
-//!   for all sockets, when the host reports that the socket is ready. On Linux, while threads poll for completions
-//!   again and again, those threads do the reactor's work: to wake a thread costs more than a message.
-//! * Routines are called at `DISPATCH_LEVEL`. DPCs that a routine queues run when it has returned, on the same thread:
-//!   from received bytes to a completion in a consumer's queue no thread waits for another.
-//! * Only the reactor closes sockets, so none is closed while the reactor works on it.
+//!   for all sockets, when the host reports that the socket is ready. On Linux, while threads poll for completions in a
+//!   loop, they do the reactor's work themselves: to wake the reactor's thread costs more than to transfer a message.
+//! * Routines are called at `DISPATCH_LEVEL`. DPCs that a routine queues run on the same thread when the routine has
+//!   returned: from received bytes to the completion in a CQ no thread waits for another.
+//! * Only the reactor closes sockets, so no socket is closed while the reactor works on it.
 #![expect(unsafe_code, reason = "implements the unsafe trait Sockets: sockets and bytes come by pointer")]
 
 mod endpoint;
@@ -59,7 +59,7 @@ impl Socket {
 }
 
 // SAFETY: storage of requests is not used; storage of sockets is used within calls only, before any request ends; bytes
-// are used until the `Request` that owns them ends, which it does once, as its end consumes it.
+// are used until the `Request` that owns them ends, once, as `Request::ends` consumes it.
 unsafe impl Sockets for Tcp {
     type Socket = Socket;
     type Request = ();
@@ -71,27 +71,27 @@ unsafe impl Sockets for Tcp {
     fn new_request() {}
 
     unsafe fn connect(socket: *mut Socket, _: *mut (), done: Completion, local: SocketAddr, remote: SocketAddr) {
-        // SAFETY: this call takes it.
+        // SAFETY: `done` is this request's, and only the new `Request` calls it.
         let request = unsafe { Request::new(done) };
-        // SAFETY: the first call for a socket is the only one.
+        // SAFETY: no other call uses the socket while it is started.
         let endpoint = unsafe { Socket::begin(socket) };
         complete_all(endpoint.connect(request, local, remote).into_iter().flatten());
     }
 
     unsafe fn listen(socket: *mut Socket, _: *mut (), done: Completion, local: SocketAddr) {
-        // SAFETY: this call takes it.
+        // SAFETY: `done` is this request's, and only the new `Request` calls it.
         let request = unsafe { Request::new(done) };
-        // SAFETY: the first call for a socket is the only one.
+        // SAFETY: no other call uses the socket while it is started.
         let endpoint = unsafe { Socket::begin(socket) };
         endpoint.listen(request, local).complete();
     }
 
     unsafe fn accept(listener: *mut Socket, socket: *mut Socket, _: *mut (), done: Completion) {
-        // SAFETY: this call takes it.
+        // SAFETY: `done` is this request's, and only the new `Request` calls it.
         let request = unsafe { Request::new(done) };
-        // SAFETY: the first call for a socket is the only one.
+        // SAFETY: no other call uses the socket while it is started.
         let endpoint = unsafe { Socket::begin(socket) };
-        // SAFETY: valid during the call, by contract; only its first and its last call change it.
+        // SAFETY: the socket is valid during the call, by contract; only its start and its close change it.
         complete_all(match unsafe { Socket::endpoint(listener) } {
             Some(listener) => endpoint.accept(request, listener),
             None => Some(request.ends(Err(SocketError::Canceled))),
@@ -99,18 +99,18 @@ unsafe impl Sockets for Tcp {
     }
 
     unsafe fn addresses(socket: *const Socket) -> (SocketAddr, SocketAddr) {
-        // SAFETY: valid during the call, by contract; only its first and its last call change it.
+        // SAFETY: the socket is valid during the call, by contract; only its start and its close change it.
         let endpoint = unsafe { Socket::endpoint(socket) };
         let none = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         endpoint.and_then(|endpoint| endpoint.addresses()).unwrap_or((none, none))
     }
 
     unsafe fn send(socket: *mut Socket, _: *mut (), done: Completion, bytes: *const u8, length: usize) {
-        // SAFETY: this call takes it.
+        // SAFETY: `done` is this request's, and only the new `Request` calls it.
         let request = unsafe { Request::new(done) };
-        // SAFETY: the bytes are valid until the request ends that they are kept with.
+        // SAFETY: the bytes are valid until `request` ends, which owns them.
         let bytes = unsafe { Bytes::new(bytes, length) };
-        // SAFETY: valid during the call, by contract; only its first and its last call change it.
+        // SAFETY: the socket is valid during the call, by contract; only its start and its close change it.
         complete_all(
             match unsafe { Socket::endpoint(socket) } {
                 Some(endpoint) => endpoint.send(request, bytes),
@@ -122,11 +122,11 @@ unsafe impl Sockets for Tcp {
     }
 
     unsafe fn receive(socket: *mut Socket, _: *mut (), done: Completion, bytes: *mut u8, length: usize) {
-        // SAFETY: this call takes it.
+        // SAFETY: `done` is this request's, and only the new `Request` calls it.
         let request = unsafe { Request::new(done) };
-        // SAFETY: the bytes are valid and not used by other code until the request ends that they are kept with.
+        // SAFETY: the bytes are valid, and no other code uses them, until `request` ends, which owns them.
         let room = unsafe { Room::new(bytes, length) };
-        // SAFETY: valid during the call, by contract; only its first and its last call change it.
+        // SAFETY: the socket is valid during the call, by contract; only its start and its close change it.
         complete_all(match unsafe { Socket::endpoint(socket) } {
             Some(endpoint) => endpoint.receive(request, room),
             None => Some(request.ends(Err(SocketError::Canceled))),
@@ -134,9 +134,9 @@ unsafe impl Sockets for Tcp {
     }
 
     unsafe fn finish(socket: *mut Socket, _: *mut (), done: Completion) {
-        // SAFETY: this call takes it.
+        // SAFETY: `done` is this request's, and only the new `Request` calls it.
         let request = unsafe { Request::new(done) };
-        // SAFETY: valid during the call, by contract; only its first and its last call change it.
+        // SAFETY: the socket is valid during the call, by contract; only its start and its close change it.
         complete_all(Some(match unsafe { Socket::endpoint(socket) } {
             Some(endpoint) => endpoint.finish(request),
             None => request.ends(Err(SocketError::Canceled)),
@@ -144,9 +144,9 @@ unsafe impl Sockets for Tcp {
     }
 
     unsafe fn close(socket: *mut Socket, _: *mut (), done: Completion) {
-        // SAFETY: this call takes it.
+        // SAFETY: `done` is this request's, and only the new `Request` calls it.
         let request = unsafe { Request::new(done) };
-        // SAFETY: the last call for a socket is the only one.
+        // SAFETY: no other call uses the socket while it is closed.
         match unsafe { &mut *socket }.0.take() {
             Some(endpoint) => reactor::close(endpoint, request),
             None => complete_all(Some(request.ends(Ok(0)))),
@@ -155,8 +155,8 @@ unsafe impl Sockets for Tcp {
 
     fn poll_hint() {
         // Above PASSIVE_LEVEL the caller may hold a lock that a routine takes. On Windows a completion port counts a
-        // polling thread as a worker and lets at most one worker for each processor run: the reactor's thread would
-        // wait for the polling threads, and they for it.
+        // polling thread as a worker, and lets at most one worker for each processor run: the reactor's thread and the
+        // polling threads would wait for each other.
         if cfg!(unix) && processor::irql() == PASSIVE_LEVEL {
             reactor::poll_hint();
         }
@@ -167,8 +167,7 @@ unsafe impl Sockets for Tcp {
     }
 }
 
-/// Calls the routines of requests. The caller no longer uses the socket, whose storage may be freed when a routine
-/// returns.
+/// Calls the routines of requests. The caller no longer uses the socket, whose storage may be freed within a routine.
 fn complete_all(ended: impl IntoIterator<Item = Ended>) {
     ended.into_iter().for_each(Ended::complete);
 }

@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::{error, host};
 
-/// The most connections of a listener that wait to be accepted; hosts may allow fewer.
+/// The most connections of a listener that wait to be accepted; the host may allow fewer.
 const BACKLOG: i32 = 1024;
 
 /// Starts a connect; the stream may be connected already.
@@ -67,9 +67,9 @@ pub(super) fn set_options<'a>(stream: impl Into<SockRef<'a>>, local: SocketAddr,
     stream.set_linger(Some(Duration::ZERO))
 }
 
-/// Lets the close send unsent bytes, without a reset.
+/// Makes the close send the unsent bytes, without a reset.
 pub(super) fn close_gracefully(stream: &TcpStream) {
-    // Fails if the connection is gone, and then no bytes can be sent.
+    // This fails only if the connection is gone, and then no bytes can be sent.
     let _gone = SockRef::from(stream).set_linger(None);
 }
 

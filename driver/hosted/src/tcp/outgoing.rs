@@ -24,7 +24,7 @@ pub(super) type AllEnded = [Option<Ended>; SENDS];
 pub(super) struct Outgoing {
     /// The host may take bytes, or may have a result of the connect.
     ready: bool,
-    /// The requests in their order.
+    /// The waiting requests, oldest first.
     waiting: VecDeque<Given>,
     /// A send has failed and its bytes are missing, so no later bytes may be sent.
     failed: Option<SocketError>,
@@ -50,12 +50,12 @@ impl Outgoing {
         self.ready = true;
     }
 
-    /// Ends all waiting requests.
+    /// Ends all waiting requests with `error`.
     pub(super) fn fail(&mut self, error: SocketError) -> AllEnded {
         array::from_fn(|_| self.end(Err(error)))
     }
 
-    /// Tries the waiting requests, in order.
+    /// Tries the waiting requests, oldest first.
     pub(super) fn proceed(&mut self, stream: &TcpStream, endpoint: &Endpoint) -> AllEnded {
         array::from_fn(|_| self.proceed_with_first(stream, endpoint))
     }

@@ -1,5 +1,5 @@
-//! The reactor: waits for the host's events on all sockets, serves them, and closes sockets. Its thread does so, or a
-//! thread that polls for completions.
+//! The reactor waits for the host's events on all sockets, serves the sockets, and closes them. It runs on its own
+//! thread, or on a thread that polls for completions.
 
 use std::{
     collections::BTreeSet,
@@ -28,16 +28,15 @@ const WAKER: Token = Token(usize::MAX);
 /// The pause after an error of the host.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// After a round of service has moved BULK bytes, the next events are likely to follow closely for BUSY. In that time
-/// the thread polls for LOOKS before it sleeps: that costs less than a sleep and a wake-up, which the sending end would
-/// pay for if it is on this host. The thread yields between two polls.
+/// After a round that has received and sent at least BULK bytes, more events are likely to follow soon. For BUSY from
+/// then on, the reactor's thread polls for LOOKS after each round before it sleeps, and yields between two polls. A
+/// sleep and a wake-up cost more, and the sender pays for the wake-up if it is on this host.
 const BULK: usize = 16 << 10;
 const BUSY: Duration = Duration::from_millis(1);
 const LOOKS: Duration = Duration::from_micros(30);
 
-/// If consumers poll for completions more than MANY_LOOKS times in each STANDS_BACK, the reactor's thread leaves the
-/// sockets to the polling threads, as long as they go on. A consumer that polls once before each wait for a
-/// notification does not poll as often.
+/// While consumers poll empty CQs more than MANY_LOOKS times in each STANDS_BACK, the reactor's thread leaves the
+/// sockets to the polling threads. A consumer that polls once before each wait for a notification polls less often.
 const MANY_LOOKS: u32 = 16;
 const STANDS_BACK: Duration = Duration::from_millis(1);
 
@@ -51,9 +50,9 @@ struct Reactor {
     service: Mutex<Service>,
     registry: Registry,
     waker: Waker,
-    /// Polls of empty completion queues since the thread has counted them.
+    /// The number of polls of empty CQs since `stand_back` or `resume` last reset it.
     looks: AtomicU32,
-    /// The thread leaves the sockets to polling threads, or is about to.
+    /// The reactor's thread leaves the sockets to polling threads, or is about to.
     stands_back: AtomicBool,
     /// The number of open connections.
     streams: AtomicUsize,
@@ -67,7 +66,7 @@ fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives the endpoint its socket of the host, and registers that for events.
+/// Stores the host's socket in the endpoint, and registers it for events.
 pub(super) fn add(endpoint: &Arc<Endpoint>, source: Source) -> io::Result<()> {
     let reactor = reactor()?;
     let is_stream = matches!(source, Source::Stream(_));
@@ -79,16 +78,17 @@ pub(super) fn add(endpoint: &Arc<Endpoint>, source: Source) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes an endpoint, then ends the request. Only the caller and the reactor have references to the endpoint.
+/// Has the reactor close an endpoint and then end the request. Only the caller and the reactor have references to the
+/// endpoint.
 pub(super) fn close(endpoint: Arc<Endpoint>, request: Request) {
     let Some(reactor) = REACTOR.get() else {
-        // No socket was ever connected or listened.
+        // No socket of this process was ever registered.
         return request.ends(Ok(0)).complete();
     };
     endpoint.stop_listening();
     lock(&reactor.closing).push((endpoint, request));
     while reactor.waker.wake().is_err() {
-        // Retry: the caller waits for the end of the close in any case.
+        // Retry: the caller has to wait for the end of the close in any case.
         thread::sleep(RETRY);
     }
     reactor.resume();
@@ -139,7 +139,7 @@ fn run() {
             }
             Ok(false) => thread::yield_now(),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // The host may have the resource later. If the thread ended, all sockets would wait for ever.
+            // The host may lack a resource only for a time. Without this thread all sockets would wait for ever.
             Err(_) => thread::sleep(RETRY),
         }
     }
@@ -158,7 +158,7 @@ pub(super) fn poll_hint() {
     let _served = service.serve(reactor, Some(Duration::ZERO));
 }
 
-/// Has the reactor's thread serve the sockets again, because the polling thread now waits for a notification.
+/// Has the reactor's thread serve the sockets again, as the polling thread may now wait for a notification.
 pub(super) fn must_watch() {
     if let Some(reactor) = REACTOR.get() {
         reactor.resume();
@@ -185,7 +185,8 @@ struct Service {
 }
 
 impl Service {
-    /// Polls the host and serves the sockets that are ready; false: none is.
+    /// Polls the host, for `timeout` at most (`None`: until an event), and serves the sockets that are ready. False: no
+    /// socket is ready.
     fn serve(&mut self, reactor: &Reactor, timeout: Option<Duration>) -> io::Result<bool> {
         let Self { poll, events, next } = self;
         poll.poll(events, if next.is_empty() { timeout } else { Some(Duration::ZERO) })?;
@@ -208,9 +209,10 @@ impl Service {
 }
 
 impl Reactor {
-    /// Waits as long as polling threads serve the sockets.
+    /// Waits while polling threads serve the sockets: MANY_LOOKS and STANDS_BACK.
     fn stand_back(&self, counted_since: &mut Instant) {
-        // The flag first: a thread that resets the count afterwards sees the flag.
+        // Set before the count is read: if a `resume` resets the count after that read, it sees the flag and unparks
+        // this thread.
         self.stands_back.store(true, Ordering::SeqCst);
         loop {
             let now = Instant::now();
@@ -233,13 +235,13 @@ impl Reactor {
         }
     }
 
-    /// Serves a socket that is ready. The socket may be closed by now and another one have its token: that one is not
-    /// ready, and its tries find that out.
+    /// Serves a socket that is ready. If the socket was closed in between and its token reused, this serves the new
+    /// socket, whose tries get WouldBlock if it is not ready.
     fn serve(&self, token: Token, readiness: Readiness) {
         let endpoint = lock(&self.sockets).get(token.0).cloned();
         let Some(endpoint) = endpoint else { return };
         turn::begin();
-        // The DPCs that the routines queue run at the end of this block, on this thread: no consumer waits for another
+        // DPCs that the routines queue run at the end of this function, on this thread: no consumer waits for another
         // thread.
         let _raised = Raised::to_dispatch();
         for ended in endpoint.serve(readiness) {
@@ -248,7 +250,7 @@ impl Reactor {
     }
 
     fn close_all(&self) {
-        // The lock is not held in the loop: a routine may close another socket.
+        // The loop runs without the lock, as a routine may close another socket.
         let closing = std::mem::take(&mut *lock(&self.closing));
         for (endpoint, request) in closing {
             if let Some(token) = endpoint.token() {

@@ -19,7 +19,7 @@ pub(super) struct Request(Completion);
 
 impl Request {
     /// # Safety
-    /// `done` was passed with the request, and no other code calls its routine.
+    /// `done` came with the request, and no other code calls its routine.
     pub(super) unsafe fn new(done: Completion) -> Self {
         Self(done)
     }
@@ -45,8 +45,9 @@ impl Ended {
         all
     }
 
-    /// Calls the routine. DPCs that it queues run on this thread after it has returned; unless the caller is at
-    /// `DISPATCH_LEVEL`, they run before this function returns. They may make any call of `Sockets`: no lock is held.
+    /// Calls the routine. DPCs that the routine queues run on this thread after it has returned; unless the caller is
+    /// at `DISPATCH_LEVEL`, they run before this function returns. The DPCs may make any call of `Sockets`, as no lock
+    /// is held.
     pub(super) fn complete(self) {
         let _raised = Raised::to_dispatch();
         // SAFETY: a `Request` has one completion, and becomes one `Ended`, which this call consumes.
@@ -66,7 +67,7 @@ unsafe impl Send for Bytes {}
 
 impl Bytes {
     /// # Safety
-    /// The bytes are valid, and not written, as long as this lives: until the request that it is kept with ends.
+    /// The bytes are valid, and not written, as long as this value lives: until its request ends.
     pub(super) unsafe fn new(first: *const u8, length: usize) -> Self {
         Self { next: first, left: length, length }
     }
@@ -74,7 +75,7 @@ impl Bytes {
     /// Sends as many bytes as the host takes.
     pub(super) fn send(&mut self, mut to: impl Write) -> io::Result<()> {
         while self.left > 0 {
-            // SAFETY: valid by contract; bytes sent before are not in it.
+            // SAFETY: valid by contract; `next` and `left` leave out the bytes that were sent.
             let bytes = unsafe { slice::from_raw_parts(self.next, self.left) };
             let sent = to.write(bytes)?;
             self.next = self.next.wrapping_add(sent);
@@ -100,8 +101,8 @@ unsafe impl Send for Room {}
 
 impl Room {
     /// # Safety
-    /// The bytes are valid and initialised, and no other code uses them, as long as this lives: until the request ends
-    /// that it is kept with.
+    /// The bytes are valid and initialised, and no other code uses them, as long as this value lives: until its request
+    /// ends.
     pub(super) unsafe fn new(first: *mut u8, length: usize) -> Self {
         Self { first, length }
     }

@@ -1,5 +1,5 @@
 //! Fairness between sockets on the thread that serves them: one event of a socket leads to a bounded number of
-//! transfers, however many more its connection could send or receive at once. The socket continues in its next turn.
+//! transfers, even if its connection could send or receive more at once. The socket continues in its next turn.
 
 use std::{
     cell::{Cell, RefCell},
@@ -25,7 +25,8 @@ pub(super) fn begin() {
     LEFT.set(Some(TRANSFERS));
 }
 
-/// Counts another transfer of a socket that is ready; true: it has to wait for the socket's next turn.
+/// Counts a transfer that a ready socket is about to try. True: the turn is used up, and the transfer waits for the
+/// socket's next turn.
 pub(super) fn is_over(token: Option<Token>) -> bool {
     match LEFT.get() {
         None => false,
