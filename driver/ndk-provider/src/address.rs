@@ -9,7 +9,7 @@ use ndk_abi::{
 };
 use soft_rdma::Error;
 
-/// The address at `address`, `length` bytes long: IPv4 or IPv6.
+/// Reads the IPv4 or IPv6 address at `address`, a structure of `length` bytes.
 ///
 /// # Safety
 /// `address` is readable for `length` bytes.
@@ -22,12 +22,12 @@ pub(crate) unsafe fn read(address: *const SOCKADDR, length: u32) -> Result<Socke
     let family = unsafe { address.cast::<u16>().read_unaligned() };
     match family {
         AF_INET if length >= size_of::<SOCKADDR_IN>() => {
-            // SAFETY: that many bytes can be read.
+            // SAFETY: `length` says that the whole structure can be read.
             let v4 = unsafe { address.cast::<SOCKADDR_IN>().read_unaligned() };
             Ok(SocketAddr::V4(v4.address()))
         }
         AF_INET6 if length >= size_of::<SOCKADDR_IN6>() => {
-            // SAFETY: that many bytes can be read.
+            // SAFETY: `length` says that the whole structure can be read.
             let v6 = unsafe { address.cast::<SOCKADDR_IN6>().read_unaligned() };
             Ok(SocketAddr::V6(v6.address()))
         }
@@ -35,8 +35,8 @@ pub(crate) unsafe fn read(address: *const SOCKADDR, length: u32) -> Result<Socke
     }
 }
 
-/// Answers an address query: the address, or STATUS_BUFFER_TOO_SMALL with the size needed. STATUS_INVALID_DEVICE_STATE
-/// if the object has no address yet, as in IND2Listener::GetLocalAddress.
+/// Answers an address query: copies the address, or returns STATUS_BUFFER_TOO_SMALL with the size needed.
+/// STATUS_INVALID_DEVICE_STATE: the object has no address yet, as in IND2Listener::GetLocalAddress.
 ///
 /// # Safety
 /// `length` is readable and writable; `buffer` is null or writable for `*length` bytes.
@@ -55,18 +55,18 @@ pub(crate) unsafe fn write(address: Option<SocketAddr>, buffer: *mut SOCKADDR, l
     }
     match address {
         SocketAddr::V4(v4) => {
-            // SAFETY: there is room for it.
+            // SAFETY: the buffer has room for `needed` bytes.
             unsafe { buffer.cast::<SOCKADDR_IN>().write_unaligned(SOCKADDR_IN::new(v4)) };
         }
         SocketAddr::V6(v6) => {
-            // SAFETY: there is room for it.
+            // SAFETY: the buffer has room for `needed` bytes.
             unsafe { buffer.cast::<SOCKADDR_IN6>().write_unaligned(SOCKADDR_IN6::new(v6)) };
         }
     }
     STATUS_SUCCESS
 }
 
-/// Private data of the consumer.
+/// The private data that a consumer passes.
 ///
 /// # Safety
 /// `data` is null or readable for `length` bytes while the result is in use.

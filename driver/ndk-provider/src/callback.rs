@@ -29,7 +29,8 @@ macro_rules! callback {
                 // DISPATCH_LEVEL.
                 unsafe { $body };
             }
-            // SAFETY: the promise of `invoke`, which lasts until the object or request has ended.
+            // SAFETY: NDKPI: the consumer's function may be called, as in `invoke`, until the object or the request has
+            // ended.
             unsafe { Callback::new(invoke, function as *const (), context) }
         }
     };
@@ -57,7 +58,7 @@ callback!(
 /// The notification of a CQ whose consumer gave no callback: does nothing.
 pub(crate) fn none() -> Callback<Status> {
     unsafe fn invoke(_function: *const (), _context: *mut c_void, _result: Status) {}
-    // SAFETY: it does nothing.
+    // SAFETY: `invoke` does nothing.
     unsafe { Callback::new(invoke, null(), null_mut()) }
 }
 
@@ -71,9 +72,10 @@ pub(crate) fn connect_event<P: Platform>(
         let Ok(object) = connector::hand_out(incoming) else { return };
         // SAFETY: `function` was made from this very type below.
         let call = unsafe { transmute::<*const (), NDK_FN_CONNECT_EVENT_CALLBACK>(function) };
-        // SAFETY: NDKPI: the consumer's function may be called with its context and an object that it then owns.
+        // SAFETY: NDKPI: the consumer's function may be called with its context and a connector, which the consumer
+        // then owns.
         unsafe { call(context, object) };
     }
-    // SAFETY: the promise of `invoke`, which lasts until the listener has been closed.
+    // SAFETY: NDKPI: the consumer's function may be called, as in `invoke`, until the listener has been closed.
     unsafe { Callback::new(invoke::<P>, function as *const (), context) }
 }

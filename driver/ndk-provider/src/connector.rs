@@ -1,7 +1,7 @@
 //! NDK_CONNECTOR_DISPATCH.
 //!
-//! A completion callback may run before the asynchronous call has returned, and the consumer may close the connector in
-//! it: each asynchronous entry holds a reference of its own.
+//! The completion callback of an asynchronous call may run before the call has returned, and the consumer may close the
+//! connector in the callback. So each asynchronous entry holds a reference of its own.
 #![expect(unsafe_code, reason = "functions of a C interface")]
 
 use core::ffi::c_void;
@@ -247,7 +247,7 @@ unsafe extern "system" fn reject<P: Platform>(
     status::status(Connector::reject(connector, private_data))
 }
 
-/// NdkGetConnectionData. Reports the length of the peer's private data; a shorter buffer gets the beginning of the
+/// NdkGetConnectionData. Reports the length of the peer's private data; a shorter buffer gets the first bytes of the
 /// data.
 ///
 /// # Safety

@@ -46,7 +46,7 @@ unsafe extern "system" fn resize<P: Platform>(
     status::status(CompletionQueue::resize(cq, depth))
 }
 
-/// NdkArmCq. The function has no result, so it cannot refuse an unknown type: it arms for errors only.
+/// NdkArmCq. The function returns no status, so it cannot refuse an unknown type: such an arm is for errors only.
 ///
 /// # Safety
 /// NDK_FN_ARM_CQ.
@@ -107,7 +107,8 @@ unsafe extern "system" fn results_ex<P: Platform>(cq: *mut NDK_CQ, results: *mut
             QPContext: with_exposed_provenance_mut(completion.qp_context),
             RequestContext: with_exposed_provenance_mut(completion.request_context),
             Type: NDK_OPERATION_TYPE((completion.kind as u32).cast_signed()),
-            // Vendor-defined: 0, except for the control device, which needs SOFTNDK_RESULT_* to fill rings.
+            // Vendor-defined: 0, except on an adapter of the control device, which needs SOFTNDK_RESULT_* to fill
+            // rings.
             ProviderErrorCode: if for_process { kind_of(completion) } else { 0 },
             TypeSpecificCompletionOutput: completion.invalidated_token as usize,
         };

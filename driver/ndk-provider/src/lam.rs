@@ -75,13 +75,14 @@ pub(crate) unsafe extern "system" fn build<P: Platform>(
     filled.map_or_else(status::error, |()| STATUS_SUCCESS)
 }
 
-/// NdkReleaseLAM: the mappings belong to the MDLs, so there is nothing to undo.
+/// NdkReleaseLAM: does nothing, as the mappings belong to the MDLs.
 ///
 /// # Safety
 /// NDK_FN_RELEASE_LAM.
 pub(crate) unsafe extern "system" fn release(_adapter: *mut NDK_ADAPTER, _mapping: *mut NDK_LOGICAL_ADDRESS_MAPPING) {}
 
-/// Calls `visit` with the index and the system address of each page of a chain, and the offset of its first byte.
+/// Calls `visit` for each page of a chain: with the page's index, its system address, and the offset of its MDL's first
+/// byte inside that MDL's first page.
 ///
 /// # Safety
 /// As for [`mdl::walk`].

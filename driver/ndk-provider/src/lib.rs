@@ -4,8 +4,8 @@
 //! Each entry is one `extern "system"` function that turns the consumer's pointer into the device's object, translates
 //! the arguments and returns the result as an NTSTATUS; the device does the rest. The consumer gets a pointer to the
 //! documented 0x30-byte head, behind which lies a reference to the device's object. The provider writes the head once,
-//! and of it later reads the object type only: Windows and consumers may replace its dispatch pointer and use its
-//! reserved words (ns-ndkpi-_ndk_object_header).
+//! and later reads only its object type: Windows and consumers may replace the dispatch pointer and use the reserved
+//! words (ns-ndkpi-_ndk_object_header).
 #![no_std]
 #![deny(
     clippy::unwrap_used,

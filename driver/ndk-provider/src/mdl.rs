@@ -55,7 +55,7 @@ pub(crate) unsafe fn walk<P: Platform>(
     Ok(())
 }
 
-/// The virtual address of a chain: that of its first MDL that has bytes.
+/// The virtual address of a chain: of the first byte of its first MDL that has bytes.
 ///
 /// # Safety
 /// As for [`walk`].

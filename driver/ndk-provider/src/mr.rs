@@ -35,8 +35,8 @@ pub(crate) const fn table<P: Platform>() -> NDK_MR_DISPATCH {
 
 const FLAGS: u32 = NDK_MR_FLAG_ALLOW_REMOTE_READ | NDK_MR_FLAG_ALLOW_REMOTE_WRITE | NDK_MR_FLAG_RDMA_READ_SINK;
 
-/// Translates NDK_MR_FLAG_*. The remote-write flag contains the local-write flag. The read-sink flag means local write;
-/// the device asks for no more of a sink (NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED).
+/// Translates NDK_MR_FLAG_*. The remote-write flag contains the local-write flag. The read-sink flag means local write:
+/// that is all the device requires of a sink (NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED).
 fn access(flags: u32) -> Result<Access, Error> {
     if flags & !FLAGS != 0 {
         return Err(Error::InvalidParameter);
@@ -108,7 +108,7 @@ unsafe extern "system" fn deregister<P: Platform>(
     completion: NDK_FN_REQUEST_COMPLETION,
     context: *mut c_void,
 ) -> NTSTATUS {
-    // The completion may run, and the consumer may close the region in it, before `deregister` returns: hold a
+    // The completion callback may run, and the consumer may close the region in it, before `deregister` returns: hold a
     // reference.
     // SAFETY: the consumer's open region.
     let mr = unsafe { Object::<MemoryRegion<P>, P>::of(mr) }.clone();

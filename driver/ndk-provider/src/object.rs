@@ -1,4 +1,4 @@
-//! The functions that all objects share: the head, the way to the device's object, close and query-extension.
+//! What all NDK objects share: the head, its translation to the device's object, close and query-extension.
 #![expect(unsafe_code, reason = "turns the consumer's object pointers into references")]
 
 use core::{cell::UnsafeCell, ffi::c_void, mem::ManuallyDrop};
@@ -21,9 +21,9 @@ use crate::{callback, status};
 pub(crate) struct Object<T, P: Platform> {
     header: NDK_OBJECT_HEADER,
     dispatch: *const c_void,
-    /// The close moves it out; the head stays.
+    /// The close moves the reference out; the head stays allocated.
     object: ManuallyDrop<Arc<T, P>>,
-    /// The completion of the close; `close` sets it.
+    /// The consumer's close callback, set by `close`.
     closed: UnsafeCell<Option<Callback<()>>>,
     _charge: Charge<P>,
 }
@@ -68,7 +68,8 @@ impl<T, P: Platform> Object<T, P> {
     /// `pointer` came from [`Object::hand_out`] of the same `T` and `P`, and is not closed while the result is in use.
     pub(crate) unsafe fn of<'a, H>(pointer: *mut H) -> &'a Arc<T, P> {
         let object: *const Self = pointer.cast();
-        // SAFETY: by contract, a live Object. Only the private field is touched: the head belongs to others.
+        // SAFETY: by contract, a live Object. Only the private field is accessed: Windows and the consumer may change
+        // the head.
         unsafe { &(*object).object }
     }
 
@@ -104,8 +105,8 @@ impl<T, P: Platform> Object<T, P> {
         object
     }
 
-    /// Completes a pending close: calls the consumer's completion, then frees the head, which the consumer may use
-    /// until then.
+    /// Completes a pending close: calls the consumer's close callback, then frees the head, which the callback may
+    /// still use.
     ///
     /// # Safety
     /// `head` is the head that [`close`] passed to [`Callback::new`].
@@ -126,8 +127,8 @@ impl<T, P: Platform> Object<T, P> {
 
 /// The close entry of nine tables (NDK_FN_CLOSE_OBJECT). IRQL <= DISPATCH; cannot fail.
 ///
-/// The head lives until the close is complete. A layer that has replaced the dispatch pointer (as Windows does) keeps
-/// what it needs for its own close completion in the reserved words of the head.
+/// The head lives until the close is complete. A layer that has replaced the dispatch pointer, as Windows does, stores
+/// the data of its own close callback in the reserved words of the head.
 ///
 /// # Safety
 /// NDK_FN_CLOSE_OBJECT: the consumer's open object of this kind, not used again.
@@ -145,7 +146,7 @@ pub(crate) unsafe extern "system" fn close<T: Close<P>, P: Platform>(
     let closed = unsafe { &*closed }.get();
     // SAFETY: only this close uses the field.
     unsafe { closed.write(Some(callback::closed(completion, context))) };
-    // SAFETY: `complete_close` gets the head, which lives until then.
+    // SAFETY: `complete_close` gets the head, which lives until that call frees it.
     let done = unsafe { Callback::new(Object::<T, P>::complete_close, core::ptr::null(), head.cast()) };
     let outcome = soft_rdma::close(taken, done);
     if outcome == Outcome::Done {

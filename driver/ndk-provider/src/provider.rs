@@ -55,7 +55,7 @@ pub struct ObjectCounts {
 }
 
 impl ObjectCounts {
-    /// Writes the numbers where diagnostics show them.
+    /// Copies the numbers to the object counts of `diagnostics`.
     pub fn fill(self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {
         diagnostics.Adapters = self.adapters;
         diagnostics.Pds = self.pds;
@@ -86,8 +86,8 @@ impl<P: Platform> Provider<P> {
         self.0.add_address(address).map_err(status::error)
     }
 
-    /// Removes the addresses that `wanted` does not accept, at any time: consumers can no longer bind or connect to
-    /// them. Objects that are bound to them stay as they are. IRQL <= DISPATCH. Errors: STATUS_INSUFFICIENT_RESOURCES.
+    /// Removes the addresses for which `wanted` returns false, at any time: later binds and connects to them fail.
+    /// Objects that are bound to a removed address keep it. IRQL <= DISPATCH. Errors: STATUS_INSUFFICIENT_RESOURCES.
     pub fn retain_addresses(&self, wanted: impl Fn(IpAddr) -> bool) -> Result<(), NTSTATUS> {
         self.0.retain_addresses(wanted).map_err(status::error)
     }
@@ -108,9 +108,9 @@ impl<P: Platform> Provider<P> {
         self.open_for(version, None, &PoolQuota::UNLIMITED)
     }
 
-    /// As [`Provider::open`], on behalf of the process with this number, if there is one: the lists of connections and
-    /// of local endpoints name the process, and results have SOFTNDK_RESULT_* in ProviderErrorCode. Objects made
-    /// through the adapter count against `quota`.
+    /// As [`Provider::open`], for the process with id `process`, if there is one: the lists of connections and of local
+    /// endpoints name the process, and results have SOFTNDK_RESULT_* in ProviderErrorCode. Objects made through the
+    /// adapter count against `quota`.
     pub fn open_for(
         &self,
         version: NDK_VERSION,
@@ -127,30 +127,30 @@ impl<P: Platform> Provider<P> {
         NonNull::new(object.cast()).ok_or(ndk_abi::status::STATUS_INTERNAL_ERROR)
     }
 
-    /// Waits until no connection with another machine is left; the host calls it before the driver is unloaded. See
-    /// [`Device::drain`].
+    /// Waits until all connections with other machines are closed, lingering ones included. The host calls this when
+    /// all NDK adapters are closed, before the driver may be unloaded. See [`Device::drain`].
     pub fn drain(&self, passive: &Passive<'_>) {
         self.0.drain(passive);
     }
 
     /// Closes an NDK_ADAPTER: waits until all of its objects are gone and their callbacks have returned. The result
-    /// stands for the connections with other machines that still close; the caller need not wait for them.
+    /// represents the connections with other machines that are still closing; the caller need not wait for them.
     ///
     /// # Safety
     /// `adapter` came from [`Provider::open`] of the same `P`, and is not used again. The consumer closes every object
-    /// that it made through the adapter; it may have started to, or do so from another thread.
+    /// that it made through the adapter: before this call, or on another thread during it.
     pub unsafe fn close(adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) -> Lingering<P> {
         // SAFETY: the caller's contract.
         let adapter = unsafe { Object::<Adapter<P>, P>::take_back(adapter.as_ptr()) };
         Adapter::close(adapter, passive)
     }
 
-    /// The `index`th address of the device, in order of addition; `None` past the last. IRQL <= DISPATCH.
+    /// The `index`th address of the device, oldest first; `None` past the last. IRQL <= DISPATCH.
     pub fn address(&self, index: usize) -> Option<IpAddr> {
         self.0.address(index)
     }
 
-    /// The limits and capabilities that a consumer of `version` gets.
+    /// The limits and capabilities that the provider reports to a consumer of `version`.
     pub fn adapter_info(version: NDK_VERSION) -> NDK_ADAPTER_INFO {
         NDK_ADAPTER_INFO {
             Version: version,
@@ -234,8 +234,8 @@ impl<P: Platform> Provider<P> {
         self.0.local_endpoints()
     }
 
-    /// The entry that diagnostics list for index `place` of the table of addresses in use, as [`Device::in_use`]. IRQL
-    /// <= DISPATCH.
+    /// The entry at index `place` of the table of addresses in use, for diagnostics, as [`Device::in_use`]. IRQL <=
+    /// DISPATCH.
     pub fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>> {
         self.0.in_use(place).map(|found| found.map(endpoint))
     }
@@ -257,7 +257,7 @@ impl<P: Platform> Provider<P> {
     }
 }
 
-/// An address in use, as the control device lists it.
+/// Translates an address in use to the entry that the control device reports.
 fn endpoint(found: InUse) -> SOFTNDK_ENDPOINT {
     let (kind, established, remote) = match found.what {
         Use::Listener { listens } => (SOFTNDK_ENDPOINT_LISTENER, listens, None),

@@ -46,7 +46,7 @@ const _: () = assert!(size_of::<u64>() == size_of::<NDK_LOGICAL_ADDRESS>());
 /// The consumer's list of SGEs.
 ///
 /// # Safety
-/// `sgl` is readable for `count` entries while the result is in use; with a count of 0 it may be any value.
+/// `sgl` is readable for `count` entries while the result is in use; with a count of 0 `sgl` may be any value.
 pub(crate) unsafe fn sges<'a>(sgl: *const NDK_SGE, count: u32) -> &'a [Sge] {
     if count == 0 || sgl.is_null() {
         return &[];
@@ -55,11 +55,12 @@ pub(crate) unsafe fn sges<'a>(sgl: *const NDK_SGE, count: u32) -> &'a [Sge] {
     unsafe { core::slice::from_raw_parts(sgl.cast(), count as usize) }
 }
 
-/// Posts an initiator request. The caller has removed from `flags` the flags that it has translated itself.
+/// Posts an initiator request. `flags` has only the flags that the caller has not translated.
 ///
 /// # Safety
 /// `qp` is the consumer's open queue pair, `sgl` its list of `count` entries.
-// Inlined as `QueuePair::post` is: each caller posts one kind of request, so most of the function falls away there.
+// Inlined, as `QueuePair::post` is: each caller posts one kind of request, so the compiler removes most of the function
+// there.
 #[inline(always)]
 unsafe fn post<P: Platform>(
     qp: *mut NDK_QP,
@@ -72,7 +73,7 @@ unsafe fn post<P: Platform>(
     let qp = unsafe { Object::<QueuePair<P>, P>::of(qp) };
     // SAFETY: the caller's contract.
     let sges = unsafe { sges(sgl.0, sgl.1) };
-    // Unknown flags are kept, so that the device refuses them.
+    // Unknown flags stay, so that the device refuses the request.
     let flags = Flags::from_bits_retain(flags);
     status::status(QueuePair::post(qp, context.expose_provenance(), sges, flags, post))
 }
@@ -220,8 +221,8 @@ unsafe extern "system" fn bind<P: Platform>(
     length: usize,
     flags: u32,
 ) -> NTSTATUS {
-    // NDK_OP_FLAG_ALLOW_REMOTE_WRITE contains the local-write bit, which alone is no flag of a bind: the device refuses
-    // it.
+    // NDK_OP_FLAG_ALLOW_REMOTE_WRITE contains the local-write bit. That bit alone is no flag of a bind: the device
+    // refuses it.
     let may_write = flags & NDK_OP_FLAG_ALLOW_REMOTE_WRITE == NDK_OP_FLAG_ALLOW_REMOTE_WRITE;
     let may_read = flags & NDK_OP_FLAG_ALLOW_REMOTE_READ != 0;
     let mut access = Access::empty();
@@ -238,7 +239,7 @@ unsafe extern "system" fn bind<P: Platform>(
     unsafe { post::<P>(qp, context, (core::ptr::null(), 0), flags, Post::Bind(mw, mr, bind_range)) }
 }
 
-/// NdkInvalidate of a region or a window; the type in the head says which.
+/// NdkInvalidate of a region or a window, by the object type in the head.
 ///
 /// # Safety
 /// NDK_FN_INVALIDATE.

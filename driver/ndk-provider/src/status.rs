@@ -11,7 +11,7 @@ use ndk_abi::status::{
 };
 use soft_rdma::{Error, Outcome, Status};
 
-/// Each error has the number of its NTSTATUS.
+/// Checks that each error of the device has the number of its NTSTATUS.
 macro_rules! numbers {
     ($($error:ident = $status:ident;)*) => {
         const _: () = { $(assert!(Error::$error as u32 == $status.to_u32());)* };
