@@ -24,7 +24,7 @@ use crate::{
 /// An adapter: the context of all miniport handlers.
 pub(crate) struct Adapter {
     miniport: Handle,
-    /// Its NET_LUID.
+    /// The NET_LUID of the adapter's interface.
     pub(crate) luid: u64,
     traffic: Traffic,
     /// OID_GEN_CURRENT_PACKET_FILTER.
@@ -32,13 +32,13 @@ pub(crate) struct Adapter {
     /// OID_GEN_CURRENT_LOOKAHEAD.
     pub(crate) lookahead: AtomicU32,
     rdma: RdmaState,
-    /// Its NDK provider. Not in `parts`, as OID_NDK_STATISTICS takes no lock.
+    /// The adapter's NDK provider. Not in `parts`, as OID_NDK_STATISTICS reads its counters without a lock.
     provider: Provider<Windows>,
     /// Set at the end of the initialisation, taken by the halt.
     parts: SpinLock<Option<Parts>, Windows>,
 }
 
-/// What the initialisation, or for `watch` a restart, makes for an adapter, and the halt deletes.
+/// The parts of an adapter that the initialisation makes (`watch`: the initialisation or a restart), and the halt deletes.
 pub(crate) struct Parts {
     pub(crate) _ndk: NdkAttributes,
     pub(crate) control: control::Registration,
@@ -53,7 +53,7 @@ impl Adapter {
     /// The adapter of a miniport handler's context.
     ///
     /// # Safety
-    /// `context` is the address of an adapter, which is not freed while the reference is in use. NDIS has it as the handlers' context.
+    /// `context` is the adapter's address, which NDIS passes to the handlers. The adapter is not freed while the reference is in use.
     pub(crate) unsafe fn from_context<'a>(context: NDIS_HANDLE) -> &'a Self {
         // SAFETY: by contract.
         unsafe { &*context.cast::<Self>() }
@@ -79,7 +79,7 @@ impl Adapter {
         self.miniport.0
     }
 
-    /// The counts of its Ethernet frames, and whether it is paused.
+    /// The counts of the adapter's Ethernet frames, and whether the adapter is paused.
     pub(crate) fn traffic(&self) -> &Traffic {
         &self.traffic
     }
@@ -89,17 +89,17 @@ impl Adapter {
         &self.rdma
     }
 
-    /// Its NDK provider. Takes no lock.
+    /// The adapter's NDK provider. Takes no lock.
     pub(crate) fn provider(&self) -> &Provider<Windows> {
         &self.provider
     }
 
-    /// Stores what the initialisation has made.
+    /// Stores the parts, at the end of the initialisation.
     pub(crate) fn add_parts(&self, parts: Parts) {
         *self.parts.lock() = Some(parts);
     }
 
-    /// Takes the parts, to delete them.
+    /// Takes the parts out, for the halt to delete.
     pub(crate) fn take_parts(&self) -> Option<Parts> {
         self.parts.lock().take()
     }
@@ -113,14 +113,14 @@ impl Adapter {
     }
 
     /// Registers for notifications of TCP/IP's addresses, if the parameters name none and the adapter is not registered yet. If TCP/IP
-    /// refuses, the adapter has no addresses, and tries again at its next restart. NDIS initialises, restarts and halts an adapter one
-    /// after the other, so two threads are never in here.
+    /// refuses, the adapter has no addresses, and tries again at its next restart. NDIS serialises initialisation, restarts and halt of an
+    /// adapter, so only one thread at a time runs this.
     pub(crate) fn follow_tcpip(&self, passive: &Passive<'_>) {
         let is_due = |parts: &Parts| parts.follows_tcpip && parts.watch.is_none();
         if !self.parts.lock().as_ref().is_some_and(is_due) {
             return;
         }
-        // Without the lock: the registration needs PASSIVE_LEVEL.
+        // The lock is not held here: the registration needs PASSIVE_LEVEL.
         match Watch::start(self.luid, self.provider.clone(), passive) {
             Ok(watch) => {
                 if let Some(parts) = self.parts.lock().as_mut() {

@@ -52,7 +52,7 @@ pub(crate) const MAXIMUM_FRAME: u32 = MAXIMUM_PAYLOAD + ETHERNET_HEADER;
 /// Addresses in the multicast list, at most.
 pub(crate) const MULTICAST_LIST_SIZE: u32 = 32;
 
-/// The link speed that the adapter reports, in bits per second. Nothing limits the virtual link to it.
+/// The link speed that the adapter reports, in bits per second. The virtual link is not limited to that speed.
 const LINK_SPEED: u64 = 100_000_000_000;
 
 /// The packet filters that OID_GEN_CURRENT_PACKET_FILTER may set.
@@ -87,8 +87,8 @@ pub(crate) const STATISTICS: u32 = NDIS_STATISTICS_FLAGS_VALID_DIRECTED_FRAMES_R
 pub(crate) struct MacAddress([u8; 6]);
 
 impl MacAddress {
-    /// A locally administered address. Its last three bytes are the index in the NET_LUID (bits 24 to 47), so it is as stable and as
-    /// unique as the interface.
+    /// A locally administered address. Its last three bytes are the index in the NET_LUID (bits 24 to 47), so the address is as stable and
+    /// as unique as the interface.
     pub(crate) fn of_luid(luid: u64) -> Self {
         let [.., a, b, c, _, _, _] = luid.to_be_bytes();
         Self([0x02, b'N', b'D', a, b, c])
@@ -141,7 +141,7 @@ pub(crate) fn set_general(
         LookaheadSize: MAXIMUM_PAYLOAD,
         MacOptions: NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA
             | NDIS_MAC_OPTION_TRANSFERS_NOT_PEND
-            // NDIS loops frames back to the bindings that ask for it; see `datapath`.
+            // NDIS loops frames back to the bindings that request it; see `datapath`.
             | NDIS_MAC_OPTION_NO_LOOPBACK,
         SupportedPacketFilters: PACKET_FILTERS,
         MaxMulticastListSize: MULTICAST_LIST_SIZE,
@@ -161,7 +161,7 @@ pub(crate) fn set_general(
     set(miniport, (&raw mut attributes).cast(), passive)
 }
 
-/// What the NDK attributes point to. NDIS may read it as long as the adapter lives: no page says that NDIS copies it.
+/// The structures that the NDK attributes point to. They live as long as the adapter, as no page says that NDIS copies them.
 pub(crate) struct NdkAttributes {
     _info: Arc<NDK_ADAPTER_INFO, Windows>,
     _capabilities: Arc<NDIS_NDK_CAPABILITIES, Windows>,
@@ -194,7 +194,7 @@ fn adapter_info() -> NDK_ADAPTER_INFO {
     Provider::<Windows>::adapter_info(MAX_VERSION_2)
 }
 
-/// How many objects a miniport adapter can have. It points to `info`, the limits of one NDK adapter.
+/// The most objects of each kind that a miniport adapter can have. `NdkInfo` points to `info`, the limits of one NDK adapter.
 fn capabilities(info: *mut NDK_ADAPTER_INFO) -> NDIS_NDK_CAPABILITIES {
     NDIS_NDK_CAPABILITIES {
         Header: NDIS_OBJECT_HEADER::new(

@@ -43,7 +43,7 @@ macro_rules! number {
     };
 }
 
-// A process without the driver has the same default.
+// The device of a process, which has no driver, has the same default.
 const _: () = assert!(keywords::SEND_TIMEOUT.default == ndk_provider::SEND_TIMEOUT_SECONDS);
 
 /// The configuration of an adapter.
@@ -60,7 +60,8 @@ pub(crate) struct Configuration {
     pub(crate) security: Slice<u16, Windows>,
 }
 
-/// Reads the configuration of an adapter. NDIS_STATUS_INVALID_DATA: `Addresses` is not a list of IP addresses, or `Groups` not one of SIDs.
+/// Reads the configuration of an adapter. NDIS_STATUS_INVALID_DATA: `Addresses` is not a list of IP addresses, or `Groups` is not a list of
+/// SIDs.
 pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Configuration, NDIS_STATUS> {
     let key = Key::open(miniport, passive)?;
     Ok(Configuration {
@@ -72,7 +73,7 @@ pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Confi
     })
 }
 
-/// Reads `*NetworkDirect` alone: OID_NDK_SET_STATE checks its present value.
+/// Reads only `*NetworkDirect`, whose present value OID_NDK_SET_STATE checks.
 pub(crate) fn network_direct(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<bool, NDIS_STATUS> {
     let key = Key::open(miniport, passive)?;
     Ok(flag!(key, keywords::NETWORK_DIRECT))
@@ -98,7 +99,7 @@ impl Key {
         if status == STATUS_SUCCESS { Ok(Self(handle)) } else { Err(status) }
     }
 
-    /// The value of a keyword, if it is of this type. NDIS owns the memory that the value points to, until the key is closed.
+    /// The value of a keyword, if the value is of type `kind`. NDIS owns the memory that the value points to, until the key is closed.
     fn value(&self, keyword: &[u16], kind: NDIS_PARAMETER_TYPE) -> Option<NDIS_CONFIGURATION_PARAMETER_DATA> {
         let mut keyword = unicode_string(keyword);
         let mut status = STATUS_SUCCESS;
@@ -125,14 +126,14 @@ impl Key {
 
     fn number(&self, keyword: &[u16]) -> Option<u32> {
         let data = self.value(keyword, NdisParameterInteger)?;
-        // SAFETY: the parameter said that this is an integer.
+        // SAFETY: the parameter's type is NdisParameterInteger.
         Some(unsafe { data.IntegerData })
     }
 
-    /// The text of a keyword; empty if the key has none.
+    /// The text of a keyword; empty if the key has no string for the keyword.
     fn string(&self, keyword: &[u16]) -> &[u16] {
         let Some(data) = self.value(keyword, NdisParameterString) else { return &[] };
-        // SAFETY: the parameter said that this is a string.
+        // SAFETY: the parameter's type is NdisParameterString.
         let UNICODE_STRING { Length, Buffer, .. } = unsafe { data.StringData };
         if Buffer.is_null() {
             return &[];
@@ -150,7 +151,7 @@ impl Drop for Key {
     }
 }
 
-/// The elements of a list with commas between them, without the blanks around each. Empty elements are left out.
+/// The elements of a comma-separated list, without the blanks around each. Empty elements are left out.
 fn elements(list: &[u16]) -> impl Iterator<Item = &[u16]> + Clone {
     let units = list.strip_suffix(&[0]).unwrap_or(list);
     units.split(|unit| *unit == u16::from(b',')).map(trim).filter(|element| !element.is_empty())
@@ -167,7 +168,7 @@ fn parse_addresses(list: &[u16]) -> Result<Slice<IpAddr, Windows>, NDIS_STATUS> 
     Ok(addresses)
 }
 
-/// Removes the blanks at both ends.
+/// Removes the blanks at both ends of `literal`.
 fn trim(mut literal: &[u16]) -> &[u16] {
     const BLANK: u16 = b' ' as u16;
     while let [BLANK, rest @ ..] | [rest @ .., BLANK] = literal {

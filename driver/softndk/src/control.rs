@@ -1,11 +1,12 @@
-//! The control device `\\.\SoftNdk`. NDIS owns the driver's dispatch table, so the miniport creates it by NdisRegisterDeviceEx.
+//! The control device `\\.\SoftNdk`. NDIS owns the driver's dispatch table, so the miniport creates the device by NdisRegisterDeviceEx.
 //!
-//! The device is created with the first adapter and deleted with the last: while a device object exists the driver is not unloaded.
-//! SYSTEM, administrators and the groups that the first adapter's parameters name may open it, by its exact name, from 64-bit processes:
-//! a 32-bit process would lay the structures out differently.
+//! The device is created with the first adapter and deleted with the last: while a device object exists the driver is not unloaded. SYSTEM,
+//! administrators and the groups that the first adapter's parameters name may open the device, by its exact name, from 64-bit processes: in
+//! a 32-bit process the protocol's structures have another layout.
 //!
-//! A file serves the process that opened it, and is cleaned up at the end of that process: the file locks memory of the process, which
-//! must have no locked pages when it is gone. The last handle may be closed later, as handles can be inherited or duplicated.
+//! A file serves the process that opened it, and is cleaned up at the end of that process: the file locks memory of the process, and a
+//! process must have no locked pages when it is gone. The file's last handle may be closed later, as handles can be inherited or
+//! duplicated.
 #![expect(unsafe_code, reason = "dispatch routines that the I/O manager calls, and calls into NDIS")]
 
 use core::{array, ffi::c_void, mem::ManuallyDrop, ptr::null_mut};
@@ -68,7 +69,7 @@ type ControlDevice = nd_ioctl::Device<KernelHost>;
 
 /// An open file of the device. `FileObject->FsContext` holds a reference, from IRP_MJ_CREATE to IRP_MJ_CLOSE.
 struct OpenFile {
-    /// The id of the process that opened it.
+    /// The id of the process that opened the file.
     process: usize,
     device: Arc<ControlDevice, Windows>,
     file: nd_ioctl::File<KernelHost>,
@@ -78,9 +79,9 @@ struct OpenFile {
 struct Control {
     /// Set while there is an adapter.
     device: Option<Registered>,
-    /// One for each adapter. The first one serves new opens.
+    /// One control device for each adapter. The first one serves new opens.
     adapters: Registry<ControlDevice>,
-    /// The files that are not cleaned up yet, including files of adapters that are being removed.
+    /// The files that are not cleaned up yet, including the files of adapters that are being removed.
     files: Registry<OpenFile>,
 }
 
@@ -90,7 +91,7 @@ struct Registered {
     handle: Handle,
 }
 
-// SAFETY: the object is compared only; a driver with planted faults writes to it under the mutex.
+// SAFETY: the object is only compared, not accessed; a driver with planted faults writes to it under the mutex.
 unsafe impl Send for Registered {}
 
 static CONTROL: Mutex<Control> =
@@ -106,7 +107,7 @@ pub(crate) fn initialize() {
     unsafe { mutex::initialize(&CONTROL) };
 }
 
-/// Adds an adapter. For the first one it creates the device, with this security descriptor (SDDL).
+/// Adds an adapter. The first adapter creates the device, with the security descriptor `security` (SDDL).
 pub(crate) fn add(host: KernelHost, security: &[u16], passive: &Passive<'_>) -> Result<Registration, NDIS_STATUS> {
     let device = nd_ioctl::Device::new(host).and_then(Arc::try_new).map_err(|_| NDIS_STATUS_RESOURCES)?;
     let mut control = CONTROL.lock();
@@ -124,14 +125,15 @@ pub(crate) fn add(host: KernelHost, security: &[u16], passive: &Passive<'_>) -> 
     Ok(Registration(device))
 }
 
-/// Closes all objects that files have opened on an adapter. The files stay open, but their requests that name or want a handle fail.
+/// Closes all objects that files have opened on an adapter. The files stay open, but their requests that name a handle, or would create
+/// one, fail.
 pub(crate) fn close_files(Registration(device): &Registration, passive: &Passive<'_>) {
     #[cfg(feature = "test-consumer")]
     device.host().stop_consumer(passive);
     clean_up_files(|open| Arc::ptr_eq(&open.device, device), passive);
 }
 
-/// Removes an adapter, and closes the objects of its files. After the last adapter it deletes the device.
+/// Removes an adapter, and closes the objects of its files. The last adapter deletes the device.
 pub(crate) fn remove(registration: Registration, passive: &Passive<'_>) {
     let mut control = CONTROL.lock();
     control.adapters.remove(&registration.0);
@@ -149,7 +151,7 @@ pub(crate) fn remove(registration: Registration, passive: &Passive<'_>) {
     }
 }
 
-/// Cleans up all files that `wanted` accepts; if another thread cleans one of them up, waits for that. The mutex is not held during a
+/// Cleans up all files for which `wanted` returns true; waits for a clean-up that another thread has begun. The mutex is not held during a
 /// clean-up: other threads must be able to open and close files, and to remove adapters.
 fn clean_up_files(wanted: impl Fn(&OpenFile) -> bool, passive: &Passive<'_>) {
     loop {
@@ -189,7 +191,7 @@ unsafe extern "C" fn process_changed(_parent: HANDLE, process: HANDLE, created: 
     }
 }
 
-/// The id of the current process. Windows reuses an id only after its process is gone; its files are cleaned up by then.
+/// The id of the current process. Windows reuses an id only after its process is gone; the process's files are cleaned up by then.
 pub(crate) fn current_process() -> usize {
     // SAFETY: no preconditions.
     unsafe { PsGetCurrentProcessId() }.addr()
@@ -220,18 +222,18 @@ fn register(security: &[u16], _passive: &Passive<'_>) -> Result<Registered, NDIS
     if status != STATUS_SUCCESS {
         return Err(status);
     }
-    // NdisRegisterDeviceEx has no parameter for this flag. An open that comes before it is set is by the device's exact name, as `create`
-    // refuses others.
+    // NdisRegisterDeviceEx has no parameter for this flag. An open before the flag is set is by the device's exact name, as `create`
+    // refuses all other names.
     // SAFETY: the device object just created; the I/O manager reads its characteristics at opens only.
     unsafe { (*device).Characteristics |= SECURE_OPEN };
     Ok(Registered { object: device.cast(), handle: Handle(handle) })
 }
 
-/// A fault to be found: the device's security descriptor no longer holds for names below the device.
+/// A planted fault, which a checker has to find: the device's security descriptor no longer holds for names below the device.
 #[cfg(feature = "planted-faults")]
 pub(crate) fn open_names() {
     if let Some(Registered { object, .. }) = &CONTROL.lock().device {
-        // SAFETY: the device object: it is deregistered under the mutex, which is held here.
+        // SAFETY: the device object is deregistered under the mutex, which is held here.
         unsafe { (*object.cast::<wdk_sys::DEVICE_OBJECT>()).Characteristics &= !SECURE_OPEN };
     }
 }
@@ -289,23 +291,23 @@ unsafe fn left_reference(file_object: *mut FILE_OBJECT) -> Option<ManuallyDrop<A
     if context.is_null() {
         return None;
     }
-    // SAFETY: `open` left a reference there.
+    // SAFETY: `open` left a reference in FsContext.
     let left = unsafe { Arc::from_raw(context.cast_const().cast()) };
     Some(ManuallyDrop::new(left))
 }
 
-/// Calls `share` with the file of a handle of the current process. STATUS_INVALID_HANDLE or STATUS_OBJECT_TYPE_MISMATCH: the handle is
-/// not one of a file of this device.
+/// Calls `share` with the file of a handle of the current process. STATUS_INVALID_HANDLE or STATUS_OBJECT_TYPE_MISMATCH: the handle is not
+/// a handle of a file of this device.
 pub(crate) fn file_of_handle<R>(
     handle: u64,
     share: impl FnOnce(&nd_ioctl::File<KernelHost>) -> R,
     _passive: &Passive<'_>,
 ) -> Result<R, NTSTATUS> {
     let mut file_object = null_mut();
-    // SAFETY: the kernel sets it at boot, and never changes it.
+    // SAFETY: the kernel sets the variable at boot, and never changes it.
     let file_type = unsafe { IoFileObjectType };
     // SAFETY: an out parameter that outlives the call; the handle is of user mode, as the request is; PASSIVE_LEVEL by the token. No access
-    // is asked for: for each request the I/O manager checks the handle by which it comes.
+    // is requested: the I/O manager checks the access of the handle by which each request is sent.
     let status = NTSTATUS(unsafe {
         ObReferenceObjectByHandle(handle as HANDLE, 0, file_type, UserMode as i8, &raw mut file_object, null_mut())
     });
@@ -330,7 +332,7 @@ unsafe extern "system" fn device_control(_device: *mut c_void, irp: *mut c_void)
     let passive = unsafe { Passive::assume::<Windows>() };
     // SAFETY: the I/O manager hands the IRP over.
     let irp = unsafe { Irp::from_raw(irp) };
-    // SAFETY: a request in progress keeps its file object. The reference is for the time after the request's completion.
+    // SAFETY: a request in progress keeps its file object. The reference keeps the open file after the request's completion.
     match unsafe { open_file(irp.file_object()) } {
         Some(open) if irp.is_from_user() => {
             // SAFETY: `cancel` calls `Cancelled::begin`, then `File::cancel` of the request's file.
@@ -348,7 +350,7 @@ unsafe extern "system" fn cancel(_device: *mut c_void, irp: *mut c_void) {
     let Cancelled { id, file_object, irql } = unsafe { Cancelled::begin(irp) };
     // At DISPATCH_LEVEL the thread cannot be suspended, and must not enter a critical region.
     let _region = (irql < DISPATCH_LEVEL).then(CriticalRegion::enter);
-    // SAFETY: a request in progress keeps its file object. The reference is for the time after the request's completion.
+    // SAFETY: a request in progress keeps its file object. The reference keeps the open file after the request's completion.
     if let Some(open) = unsafe { open_file(file_object) } {
         open.file.cancel(id);
     }

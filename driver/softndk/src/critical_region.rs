@@ -1,7 +1,7 @@
 //! Critical regions: the thread cannot be suspended, as that takes a normal kernel APC.
 //!
-//! A program's thread in this driver holds references for whose release the end of its process, or the halt of the adapter, waits. A
-//! program that suspended the thread there could make them wait forever.
+//! A program's thread in this driver holds references. The end of its process and the halt of the adapter wait until these are released: a
+//! program that suspended the thread here could make both wait forever.
 #![expect(unsafe_code, reason = "calls into the kernel that have to be paired on one thread")]
 
 use core::marker::PhantomData;

@@ -1,9 +1,9 @@
-//! The data path of ordinary Ethernet frames. The adapter is alone on its link: it checks, counts and completes the frames that it is
-//! given to send, and indicates none. NDIS loops frames for this computer back, to the bindings that ask for that: the adapter reports
-//! NDIS_MAC_OPTION_NO_LOOPBACK, which also forbids a miniport to loop back ("OID_GEN_MAC_OPTIONS"; docs/decisions.md).
+//! The data path of ordinary Ethernet frames. The adapter is alone on its link: it checks, counts and completes the frames that it is given
+//! to send, and indicates none. NDIS loops frames back to the bindings that request it: the adapter reports NDIS_MAC_OPTION_NO_LOOPBACK,
+//! which also forbids the miniport to loop frames back ("OID_GEN_MAC_OPTIONS"; docs/decisions.md).
 //!
-//! The miniport completes each NET_BUFFER_LIST once, with its status, and completes the lists that it got before a pause before it
-//! completes the pause.
+//! The miniport completes each NET_BUFFER_LIST once, with its status. It completes a pause only after the lists that it got before the
+//! pause.
 #![expect(unsafe_code, reason = "handlers that NDIS calls, on structures that NDIS owns")]
 
 use core::ffi::c_void;
@@ -40,7 +40,7 @@ pub(crate) unsafe extern "system" fn send(
     let running = adapter.traffic().begin_send();
     let mut sent = Sent::default();
     let mut next = lists;
-    // SAFETY: NDIS gives a valid, null-terminated chain of lists, this driver's until it is completed.
+    // SAFETY: NDIS gives a valid, null-terminated chain of lists, which this driver owns until it completes them.
     while let Some(list) = unsafe { next.as_mut() } {
         list.Status = if running {
             // SAFETY: a list of the chain.
@@ -64,7 +64,7 @@ pub(crate) unsafe extern "system" fn send(
 /// Checks and counts the frames of a list. Returns the status of the first frame that failed.
 ///
 /// # Safety
-/// `list` and its frames are NDIS's, and this driver's until the list is completed.
+/// `list` and its frames are valid, and this driver owns them until it completes the list.
 unsafe fn look_at(list: &NET_BUFFER_LIST, sent: &mut Sent) -> NDIS_STATUS {
     let mut status = STATUS_SUCCESS;
     let mut frame = list.FirstNetBuffer;
@@ -83,7 +83,7 @@ unsafe fn look_at(list: &NET_BUFFER_LIST, sent: &mut Sent) -> NDIS_STATUS {
 /// Checks a frame, and counts it.
 ///
 /// # Safety
-/// `frame` is NDIS's, and this driver's until its list is completed.
+/// `frame` is valid, and this driver owns it until it completes the frame's list.
 unsafe fn look_at_frame(frame: *mut NET_BUFFER, sent: &mut Sent) -> NDIS_STATUS {
     // SAFETY: valid, by contract.
     let length = unsafe { (*frame).DataLength };
@@ -116,7 +116,7 @@ pub(crate) unsafe extern "system" fn return_lists(_context: NDIS_HANDLE, _lists:
 /// `MiniportCancelSend`: does nothing, as `send` completes all lists before it returns. <= DISPATCH_LEVEL.
 pub(crate) unsafe extern "system" fn cancel_send(_context: NDIS_HANDLE, _id: *mut c_void) {}
 
-/// `MiniportPause`. PASSIVE_LEVEL. RDMA traffic goes on: NetEventNDKDisable ends it, a pause does not.
+/// `MiniportPause`. PASSIVE_LEVEL. RDMA traffic continues: NetEventNDKDisable ends it, a pause does not.
 pub(crate) unsafe extern "system" fn pause(
     context: NDIS_HANDLE,
     _parameters: *mut NDIS_MINIPORT_PAUSE_PARAMETERS,

@@ -23,7 +23,7 @@ pub(crate) fn wdf() -> WDFDRIVER {
     WDF.load(Ordering::Acquire).cast()
 }
 
-/// Stores the framework driver object, of WdfDriverCreate.
+/// Stores the framework driver object that WdfDriverCreate made.
 pub(crate) fn set_wdf(driver: WDFDRIVER) {
     WDF.store(driver.cast(), Ordering::Release);
 }

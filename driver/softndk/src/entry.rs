@@ -26,7 +26,7 @@ use crate::{
     wsk::client,
 };
 
-/// The oldest version of NDIS that has all that the driver uses: the version of Windows Server 2016.
+/// The oldest version of NDIS with all functions that the driver uses: the version of Windows Server 2016.
 const NDIS_VERSION: (u8, u8) = (6, 60);
 
 /// The KMDF stub, which is the image's entry point, calls this once, at PASSIVE_LEVEL.
@@ -50,11 +50,11 @@ unsafe extern "system" fn driver_entry(driver: *mut DRIVER_OBJECT, registry_path
     status
 }
 
-/// Creates the framework driver object, then registers the process notify routine, and with WSK and NDIS.
+/// Creates the framework driver object, then registers the process notify routine, the WSK client and the miniport driver.
 fn start(driver: *mut DRIVER_OBJECT, registry_path: PCUNICODE_STRING, passive: &Passive<'_>) -> NTSTATUS {
     let mut config = WDF_DRIVER_CONFIG {
         Size: size_of::<WDF_DRIVER_CONFIG>() as u32,
-        // EvtDriverUnload stays null: with one, the stub would replace DriverObject->DriverUnload, which is NDIS's.
+        // EvtDriverUnload stays null: else the stub would replace DriverObject->DriverUnload, which is NDIS's.
         DriverInitFlags: WdfDriverInitNoDispatchOverride as u32,
         ..WDF_DRIVER_CONFIG::default()
     };
@@ -134,8 +134,8 @@ fn characteristics() -> NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
     }
 }
 
-/// `MiniportSetOptions`: registers the NDK provider's handlers. PASSIVE_LEVEL. It stores the handle, as
-/// NdisMRegisterMiniportDriver may not have written its out parameter yet.
+/// `MiniportSetOptions`: registers the NDK provider's handlers. PASSIVE_LEVEL. Stores the handle here too, as NdisMRegisterMiniportDriver
+/// may write its out parameter only later.
 unsafe extern "system" fn set_options(driver: NDIS_HANDLE, _context: NDIS_HANDLE) -> NDIS_STATUS {
     driver::set_ndis(driver);
     let mut provider = ndk::characteristics();
@@ -152,7 +152,7 @@ unsafe extern "system" fn unload(_driver: *mut c_void) {
     // SAFETY: NDIS calls this at PASSIVE_LEVEL.
     let passive = unsafe { Passive::assume::<Windows>() };
     client::deregister(&passive);
-    // A halt does not wait for deferred calls to return: the last ones may still run code of this image.
+    // A halt does not wait until deferred calls return: the last ones may still run code of this image.
     processors::stop(&passive);
     events::unregister(&passive);
     // SAFETY: the last call into the framework, at PASSIVE_LEVEL, with the driver it created.

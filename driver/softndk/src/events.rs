@@ -27,12 +27,12 @@ const DATA: u64 = 0x8;
 /// Writes an event: name, level, keywords, fields. If no session wants the event, this costs one check. Any IRQL.
 macro_rules! event {
     ($name:tt, $level:ident, $keywords:expr, $($fields:tt)*) => {{
-        // It fails only if a session's buffers are full; the session counts that.
+        // The write fails only if a session's buffers are full; the session counts lost events.
         let _status = write_event!(PROVIDER, $name, level($level), keyword($keywords), $($fields)*);
     }};
 }
 
-/// Registers the provider. Called once, before any event. If that fails, for lack of memory, no event is written.
+/// Registers the provider. Called once, before any event. If the registration fails, for lack of memory, no event is written.
 pub(crate) fn register(_passive: &Passive<'_>) {
     // SAFETY: `unregister` is called before this image is unloaded.
     let _status = unsafe { PROVIDER.register() };
@@ -63,7 +63,7 @@ pub(crate) fn adapter_stopped(luid: u64) {
     event! { "AdapterStopped", Informational, STATE, u64_hex("NetLuid", &luid) }
 }
 
-/// What a counter of an adapter had counted when the adapter was halted.
+/// The value of an adapter's counter when the adapter was halted.
 pub(crate) fn counted(luid: u64, counter: &str, value: u64) {
     event! {
         "Counted", Informational, STATE,

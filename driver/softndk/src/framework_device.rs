@@ -9,7 +9,7 @@ use wdk_sys::{DEVICE_OBJECT, WDFDEVICE, WDFOBJECT, call_unsafe_wdf_function_bind
 
 use crate::{driver, ndis, wdfminiport};
 
-/// The framework device object of an adapter. Driver Verifier's WDF checks see the adapter by it.
+/// The framework device object of an adapter, by which Driver Verifier's WDF checks see the adapter.
 pub(crate) struct FrameworkDevice(WDFDEVICE);
 
 // SAFETY: framework handles may be used from any thread.

@@ -1,4 +1,4 @@
-//! What the control device needs of the kernel and of its adapter.
+//! [`KernelHost`]: what the control device uses of the kernel and of its adapter.
 #![expect(unsafe_code, reason = "a trait that promises memory validity, and NDK adapters by pointer")]
 
 use core::{
@@ -26,8 +26,8 @@ use crate::{
     platform::{self as windows, Windows},
 };
 
-/// Bytes of non-paged pool that one process may take: a quarter of the memory of a small virtual machine, of 4 GiB. They are enough for
-/// 10,000 connected queue pairs of depth 64 and 100,000 regions, and for as many regions as the adapter can have.
+/// Bytes of non-paged pool that one process may take: a quarter of the memory of a small virtual machine, of 4 GiB. Enough for 10,000
+/// connected queue pairs of depth 64 with 100,000 regions, or for as many regions as the adapter can have.
 const MAX_POOL_BYTES: u64 = 1 << 30;
 
 /// The host of one adapter's control device.
@@ -35,7 +35,7 @@ pub(crate) struct KernelHost {
     luid: u64,
     provider: Provider<Windows>,
     enabled: Arc<AtomicBool, Windows>,
-    /// In a driver built for tests.
+    /// The test consumer, in a driver built for tests.
     #[cfg(feature = "test-consumer")]
     consumer: smb_direct::Consumer<Self>,
 }
@@ -57,7 +57,7 @@ impl KernelHost {
         self.consumer.stop(self, passive);
     }
 
-    /// Stops the test consumer for good, when the adapter is removed from the control device.
+    /// Stops the test consumer, which cannot start again. Called when the adapter is removed from the control device.
     #[cfg(feature = "test-consumer")]
     pub(crate) fn close_consumer(&self, passive: &Passive<'_>) {
         self.consumer.close(self, passive);
@@ -76,7 +76,7 @@ unsafe impl AdapterSource<Windows> for KernelHost {
             return Err(NDIS_STATUS_ADAPTER_NOT_READY);
         }
         match quota {
-            // The thread of ADAPTER_OPEN is in the process that sent it.
+            // Control requests are dispatched in the requestor's thread, so the current process is the one that sent IOCTL_ND_ADAPTER_OPEN.
             Some(quota) => self.provider.open_for(version, u32::try_from(current_process()).ok(), quota),
             None => self.provider.open(version),
         }
@@ -88,7 +88,7 @@ unsafe impl AdapterSource<Windows> for KernelHost {
     }
 }
 
-// SAFETY: the MDLs of PinnedMemory describe what was asked for, locked for the access that was asked for.
+// SAFETY: the MDLs of PinnedMemory describe the requested range, locked for the requested access.
 unsafe impl nd_ioctl::Host for KernelHost {
     type Platform = Windows;
     type Request = ControlRequest;

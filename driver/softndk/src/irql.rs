@@ -5,8 +5,8 @@ use core::arch::asm;
 
 use platform::DISPATCH_LEVEL;
 
-/// Calls `body` at DISPATCH_LEVEL. IRQL <= DISPATCH. The thread keeps its processor until `body` returns, so KeFlushQueuedDpcs,
-/// which the unload calls, waits for it as for a DPC.
+/// Calls `body` at DISPATCH_LEVEL. IRQL <= DISPATCH. The thread keeps its processor until `body` returns, so KeFlushQueuedDpcs, which the
+/// unload calls, waits for `body` as for a DPC.
 pub(crate) fn at_dispatch(body: impl FnOnce()) {
     let irql = raise();
     body();
@@ -22,7 +22,7 @@ pub(crate) fn current() -> u8 {
     irql as u8
 }
 
-/// `KeRaiseIrqlToDpcLevel`: returns the IRQL before. It does not write the register if the IRQL is high enough: a write may exit to a
+/// `KeRaiseIrqlToDpcLevel`: returns the previous IRQL. Does not write the register if the IRQL is high enough, as a write may exit to a
 /// hypervisor.
 pub(crate) fn raise() -> u8 {
     let before = current();
@@ -35,7 +35,7 @@ pub(crate) fn raise() -> u8 {
 /// `KeLowerIrql` after [`raise`].
 ///
 /// # Safety
-/// [`raise`] returned `before` on this thread, which has taken no lock since that it still holds.
+/// [`raise`] returned `before` on this thread, which holds no lock that it has taken since.
 pub(crate) unsafe fn lower(before: u8) {
     if before < DISPATCH_LEVEL {
         set(before);

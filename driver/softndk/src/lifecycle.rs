@@ -2,7 +2,8 @@
 //!
 //! MiniportInitializeEx sets the registration attributes, reads the configuration, sets the general attributes and the NDK attributes, then
 //! creates the framework device, the control device and the registration for TCP/IP's addresses ("Initializing an NDK-capable miniport
-//! driver", ddi: nf-ndis-ndismsetminiportattributes). If it fails it undoes what it did: NDIS calls no halt then.
+//! driver", ddi: nf-ndis-ndismsetminiportattributes). If a step fails, MiniportInitializeEx undoes the steps before: NDIS then calls no
+//! halt.
 #![expect(unsafe_code, reason = "handlers that NDIS calls")]
 
 use core::sync::atomic::Ordering;
@@ -93,8 +94,8 @@ pub(crate) unsafe extern "system" fn halt(context: NDIS_HANDLE, _action: NDIS_HA
 /// `MiniportShutdownEx`: does nothing, as there is no hardware to quiesce. Any IRQL at a bug check.
 pub(crate) unsafe extern "system" fn shutdown(_context: NDIS_HANDLE, _action: NDIS_SHUTDOWN_ACTION) {}
 
-/// `MiniportDevicePnPEventNotify`. PASSIVE_LEVEL. At a surprise removal the adapter stops serving: NDIS tells the kernel consumers, and
-/// this closes what programs have open. NDIS then pauses and halts the adapter as usual.
+/// `MiniportDevicePnPEventNotify`. PASSIVE_LEVEL. At a surprise removal RDMA is turned off: NDIS notifies the kernel consumers, and this
+/// handler closes the objects of programs. NDIS then pauses and halts the adapter as usual.
 pub(crate) unsafe extern "system" fn pnp_event(context: NDIS_HANDLE, event: *mut NET_DEVICE_PNP_EVENT) {
     // SAFETY: NDIS gives a valid event.
     if unsafe { (*event).DevicePnPEvent } != NdisDevicePnPEventSurpriseRemoved {

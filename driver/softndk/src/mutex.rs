@@ -12,7 +12,7 @@ use wdk_sys::{
     ntddk::{KeInitializeMutex, KeReleaseMutex, KeWaitForSingleObject},
 };
 
-/// Data that a kernel mutex protects, in a static. [`initialize`] is called before any use.
+/// Data that a kernel mutex protects, in a static. [`initialize`] has to be called before any use.
 pub(crate) type Mutex<T> = lock_api::Mutex<KernelMutex, T>;
 
 /// A `KMUTEX`.

@@ -1,6 +1,6 @@
-//! The functions of ndis.sys that this driver calls, with the types of `ndk_abi`. The wdk crates have none of them.
+//! The functions of ndis.sys that this driver calls, with the types of `ndk_abi`: the wdk crates do not declare them.
 //!
-//! Each has the prototype and the IRQL of its ddi page (`nf-ndis-*`).
+//! Each function has the prototype and the IRQL of its ddi page (`nf-ndis-*`).
 #![expect(unsafe_code, reason = "foreign functions")]
 
 use core::ffi::c_void;
@@ -20,7 +20,7 @@ use wdk_sys::DEVICE_OBJECT;
 #[derive(Clone, Copy)]
 pub(crate) struct Handle(pub(crate) NDIS_HANDLE);
 
-// SAFETY: the driver never dereferences it.
+// SAFETY: the driver never dereferences the handle.
 unsafe impl Send for Handle {}
 // SAFETY: as for Send.
 unsafe impl Sync for Handle {}
@@ -91,7 +91,8 @@ unsafe extern "system" {
         SendCompleteFlags: u32,
     );
     pub(crate) fn NdisMPauseComplete(MiniportAdapterHandle: NDIS_HANDLE);
-    // Returns the bytes in place if they are contiguous, else copies them to `Storage`. Null: too few bytes, or they cannot be mapped.
+    // Returns the bytes in place if they are contiguous, else copies them to `Storage`. Null: the frame has too few bytes, or they cannot
+    // be mapped.
     pub(crate) fn NdisGetDataBuffer(
         NetBuffer: *mut NET_BUFFER,
         BytesNeeded: u32,

@@ -56,7 +56,7 @@ unsafe extern "system" fn open(
     if !adapter.rdma().enabled().load(Ordering::Relaxed) {
         return NDIS_STATUS_ADAPTER_NOT_READY;
     }
-    // Only the version is read: the structure has no header that would tell which members NDIS has set.
+    // Only the version is read: the structure has no header that says which members NDIS has set.
     // SAFETY: NDIS gives valid parameters.
     let version = unsafe { (*parameters).Version };
     match adapter.provider().open(version) {
@@ -82,17 +82,18 @@ unsafe extern "system" fn close(_context: NDIS_HANDLE, ndk_adapter: *mut NDK_ADA
 /// OID_NDK_SET_STATE: stores the wanted state; a work item turns RDMA on or off. NDIS_STATUS_ADAPTER_REMOVED: the device was removed.
 pub(crate) fn set_state(adapter: &Adapter, enabled: bool) -> Result<(), NDIS_STATUS> {
     let context = from_ref(adapter).cast_mut().cast();
-    // SAFETY: the halt waits in `RdmaState::stop` before it frees the adapter. `announce` takes the announcements until there is none, and
-    // does not use the adapter after that.
+    // SAFETY: the halt waits in `RdmaState::stop` before it frees the adapter. `announce` calls `next_announcement` until that returns
+    // `None`, and does not use the adapter after that.
     unsafe { adapter.rdma().set(enabled, announce, context) }
 }
 
-/// The work item's routine. PASSIVE_LEVEL. Tells NDIS the wanted state, until NDIS knows it. When RDMA is turned off, this closes what
-/// programs have open: NDIS does not know of programs.
+/// The work item's routine. PASSIVE_LEVEL. Raises NetEventNDKEnable or NetEventNDKDisable until NDIS has the wanted state. When RDMA is
+/// turned off, it first closes the objects of programs, which NDIS does not know.
 unsafe extern "system" fn announce(context: *mut c_void, _work_item: NDIS_HANDLE) {
     // SAFETY: NDIS runs work items at PASSIVE_LEVEL.
     let passive = unsafe { Passive::assume::<Windows>() };
-    // SAFETY: `set_state` passed the adapter. The halt frees it only when `RdmaState::stop` has found nothing left to announce.
+    // SAFETY: `set_state` passed the adapter. The halt frees the adapter only after `RdmaState::stop` has waited for the last
+    // `next_announcement`.
     let adapter = unsafe { Adapter::from_context(context) };
     while let Some(enabled) = adapter.rdma().next_announcement() {
         if !enabled {
@@ -116,7 +117,7 @@ fn notify_ndis(adapter: &Adapter, enabled: bool, _passive: &Passive<'_>) {
         },
         ..NET_PNP_EVENT_NOTIFICATION::ZERO
     };
-    // The driver cannot report a failure, as the OID request is completed. Consumers keep their NDK adapters then.
+    // The driver cannot report a failure, as the OID request is completed already. After a failure consumers keep their NDK adapters.
     // SAFETY: the adapter's handle, and a complete event that outlives the call; PASSIVE_LEVEL by the token.
     let _status = unsafe { ndis::NdisMNetPnPEvent(adapter.miniport(), &raw mut event) };
 }

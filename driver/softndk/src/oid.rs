@@ -1,7 +1,8 @@
-//! OID requests. The miniport answers each within the call: none pends, so there is none to cancel.
+//! OID requests. The miniport completes each request within the call: no request pends, so no request is cancelled.
 //!
 //! If a buffer is too short the status is NDIS_STATUS_INVALID_LENGTH, or NDIS_STATUS_BUFFER_TOO_SHORT for the lists of connections and
-//! endpoints, and BytesNeeded is the length needed. Else the bytes that were used are reported ("Miniport driver OID request handling").
+//! endpoints, and BytesNeeded is the length needed. Otherwise BytesWritten or BytesRead is the number of bytes used ("Miniport driver OID
+//! request handling").
 #![expect(unsafe_code, reason = "handlers that NDIS calls, on requests and buffers that NDIS owns")]
 #![expect(non_upper_case_globals, reason = "C names in patterns")]
 
@@ -85,7 +86,7 @@ const LIST_HEAD: usize = offset_of!(NDIS_NDK_CONNECTIONS, Connections);
 const _: () = assert!(LIST_HEAD == offset_of!(NDIS_NDK_LOCAL_ENDPOINTS, LocalEndpoints));
 const _: () = assert!(offset_of!(NDIS_NDK_CONNECTIONS, Count) == offset_of!(NDIS_NDK_LOCAL_ENDPOINTS, Count));
 
-/// The offset of a list's flag that its entries come in pairs: the NDK address, then the TCP address.
+/// The offset of a list's flag for entries in pairs: the NDK entry, then the entry of its TCP connection or endpoint.
 const MAPPED: usize = offset_of!(NDIS_NDK_CONNECTIONS, NDConnectionsMappedtoTCPConnections);
 const _: () = assert!(MAPPED == offset_of!(NDIS_NDK_LOCAL_ENDPOINTS, NDLocalEndpointsMappedtoTCPLocalEndpoints));
 
@@ -95,7 +96,7 @@ pub(crate) unsafe extern "system" fn request(context: NDIS_HANDLE, request: *mut
     let passive = unsafe { Passive::assume::<Windows>() };
     // SAFETY: the context of this adapter, which NDIS does not halt during a request.
     let adapter = unsafe { Adapter::from_context(context) };
-    // SAFETY: NDIS gives a valid request, this driver's until it is completed.
+    // SAFETY: NDIS gives a valid request, which this driver owns until the request is completed.
     let Some(mut buffer) = (unsafe { Buffer::new(request) }) else { return NDIS_STATUS_NOT_SUPPORTED };
     let outcome = match buffer.kind {
         Kind::Query => query(adapter, &mut buffer),
@@ -111,7 +112,7 @@ pub(crate) unsafe extern "system" fn direct_request(
 ) -> NDIS_STATUS {
     // SAFETY: the context of this adapter, which NDIS does not halt during a request.
     let adapter = unsafe { Adapter::from_context(context) };
-    // SAFETY: NDIS gives a valid request, this driver's until it is completed.
+    // SAFETY: NDIS gives a valid request, which this driver owns until the request is completed.
     let Some(mut buffer) = (unsafe { Buffer::new(request) }) else { return NDIS_STATUS_NOT_SUPPORTED };
     let outcome = match (buffer.oid, buffer.kind) {
         (OID_NDK_STATISTICS, Kind::Query) => rdma_statistics(adapter, &mut buffer),
@@ -184,7 +185,7 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
             adapter.packet_filter.store(filter, Ordering::Relaxed);
             Ok(())
         }
-        // The list is checked, but not stored: the adapter receives no frames.
+        // The length of the list is checked, but the list is not stored: the adapter receives no frames.
         OID_802_3_MULTICAST_LIST => {
             let length = buffer.length;
             if !length.is_multiple_of(MAC_LENGTH) || length > MULTICAST_LIST_SIZE * MAC_LENGTH {
@@ -254,7 +255,7 @@ fn statistics(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS>
     buffer.answer(statistics.as_bytes())
 }
 
-/// OID_NDK_CONNECTIONS: for each side of a connection its entry in NDK, then the entry of its TCP connection, zeroed if it has none.
+/// OID_NDK_CONNECTIONS: for each side of a connection its NDK entry, then the entry of its TCP connection, zeroed if the side has none.
 fn connections(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
     let pair = |side: ConnectionSide| {
         let (local, remote) = (SOCKADDR_INET::new(side.local), SOCKADDR_INET::new(side.remote));
@@ -270,8 +271,8 @@ fn connections(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS
     buffer.answer_list(NDIS_NDK_CONNECTIONS_REVISION_1, || adapter.provider().connections().map(pair))
 }
 
-/// OID_NDK_LOCAL_ENDPOINTS: for each listener and shared endpoint its entry in NDK, then its entry in TCP. The second entry of a shared
-/// endpoint is zeroed: TCP picks a port for each of its connections.
+/// OID_NDK_LOCAL_ENDPOINTS: for each listener and shared endpoint its NDK entry, then its TCP entry. The TCP entry of a shared endpoint is
+/// zeroed: TCP picks a port for each of its connections.
 fn local_endpoints(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
     let pair = |endpoint: LocalEndpoint| {
         let without_owner = NDIS_NDK_LOCAL_ENDPOINT_ENTRY::new_zeroed();
@@ -293,7 +294,7 @@ enum Kind {
     Set,
 }
 
-/// A query or set: its buffer, and the bytes of it that were used or would be needed.
+/// A query or set: its buffer, and the numbers of bytes that were used, or would be needed.
 struct Buffer {
     request: *mut NDIS_OID_REQUEST,
     oid: u32,
@@ -325,7 +326,8 @@ impl Buffer {
         Some(Self { request, oid: query.Oid, kind, memory, length, used: 0, needed: 0 })
     }
 
-    /// Reports the bytes used and needed. BytesWritten of a query and BytesRead of a set have the same offset, as has BytesNeeded of both.
+    /// Reports the bytes used and needed. BytesWritten of a query and BytesRead of a set have one offset, and so have their members
+    /// BytesNeeded.
     fn finish(self, outcome: Result<(), NDIS_STATUS>) -> NDIS_STATUS {
         // SAFETY: valid and unshared, by contract of `new`.
         let data = unsafe { &mut (*self.request).DATA };
@@ -369,8 +371,8 @@ impl Buffer {
         fits
     }
 
-    /// Answers with NDIS_NDK_CONNECTIONS or NDIS_NDK_LOCAL_ENDPOINTS, of pairs: an entry of NDK and an entry of TCP. The list is read
-    /// twice, and may grow in between: then the answer has the pairs for which the buffer has room.
+    /// Answers with NDIS_NDK_CONNECTIONS or NDIS_NDK_LOCAL_ENDPOINTS, in pairs: an NDK entry and a TCP entry. The device's list is read
+    /// twice. If it grows in between, the answer has the pairs for which the buffer has room.
     fn answer_list<T: IntoBytes + Immutable, I: Iterator<Item = [T; 2]>>(
         &mut self,
         revision: u8,
@@ -401,7 +403,7 @@ impl Buffer {
         self.answer(&number.to_ne_bytes())
     }
 
-    /// Answers with a counter: 64 bits if there is room for them, else its low 32 bits ("OID_GEN_XMIT_OK").
+    /// Answers with a counter: 64 bits if the buffer has room for them, else the low 32 bits ("OID_GEN_XMIT_OK").
     fn answer_count(&mut self, count: u64) -> Result<(), NDIS_STATUS> {
         if self.length as usize >= size_of::<u64>() {
             return self.answer(&count.to_ne_bytes());
@@ -410,7 +412,7 @@ impl Buffer {
         self.answer_number(count as u32)
     }
 
-    /// The first `length` bytes of a set.
+    /// The first `length` bytes of a set's buffer.
     fn take(&mut self, length: u32) -> Result<&[u8], NDIS_STATUS> {
         self.require(length)?;
         self.used = length;

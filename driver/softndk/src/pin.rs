@@ -19,7 +19,7 @@ use wdk_sys::{
 
 use crate::platform::map;
 
-/// Bytes that one MDL describes, at most: a round number below the limit of IoAllocateMdl, of almost 4 GiB.
+/// The most bytes that one MDL describes: a round number below the limit of IoAllocateMdl, of almost 4 GiB.
 const MDL_BYTES: usize = 1 << 30;
 
 unsafe extern "C" {
@@ -27,8 +27,8 @@ unsafe extern "C" {
     fn softndk_probe_and_lock_pages(mdl: *mut MDL, access_mode: i32, operation: i32) -> i32;
 }
 
-/// Bytes that the driver locks, at most, in whole pages: two regions of the greatest size. Windows charges locked pages to no quota of
-/// their process, so without a limit a program could lock all memory. One process may lock half of it.
+/// The most bytes that the driver locks, in whole pages: two regions of the greatest size. One process may lock half of that. Windows
+/// charges locked pages to no quota of their process, so without a limit a program could lock all memory.
 pub(crate) const MAX_PINNED_BYTES: u64 = 8 << 30;
 
 /// Bytes that the driver has locked, or is about to lock.
@@ -39,7 +39,7 @@ pub(crate) fn pinned_bytes() -> u64 {
     PINNED_BYTES.load(Ordering::Relaxed)
 }
 
-/// A part of [`MAX_PINNED_BYTES`].
+/// Bytes of [`MAX_PINNED_BYTES`] that are reserved, until the drop.
 struct Reservation(u64);
 
 impl Reservation {
@@ -56,7 +56,7 @@ impl Drop for Reservation {
     }
 }
 
-/// A range of user memory, locked until this is dropped (<= DISPATCH_LEVEL): a chain of MDLs, each of them locked.
+/// A range of user memory, as a chain of MDLs with locked pages. The drop unlocks them, at <= DISPATCH_LEVEL.
 pub(crate) struct PinnedMemory {
     first: *mut MDL,
     /// Dropped after the pages are unlocked.
@@ -93,9 +93,9 @@ impl PinnedMemory {
                 unsafe { IoFreeMdl(mdl.cast()) };
                 return Err(status);
             }
-            // SAFETY: the end of the chain: `first`, or the link of the MDL before, which is alive.
+            // SAFETY: the end of the chain: `first`, or the link of the previous MDL, which is not freed before the drop.
             unsafe { place.write(mdl) };
-            // Memory for reading only is mapped here, not writable: a later mapping would be writable (`mdl_system_address`).
+            // Memory locked for reading only is mapped here, not writable: `mdl_system_address` would map it writable.
             // SAFETY: just locked.
             if !write && unsafe { map(mdl, false) }.is_none() {
                 return Err(STATUS_INSUFFICIENT_RESOURCES);

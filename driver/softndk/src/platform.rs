@@ -1,4 +1,4 @@
-//! The Windows kernel as a [`Platform`]. The ddi pages of the functions that are called have their IRQLs and failures.
+//! The Windows kernel as a [`Platform`]. The ddi pages of the called functions have their IRQLs and failures.
 #![expect(unsafe_code, reason = "calls into the kernel, on kernel objects that live at fixed addresses")]
 
 use core::{
@@ -51,7 +51,7 @@ pub(crate) struct Windows;
 /// A `KSPIN_LOCK`, and the IRQL at which the holder took it.
 pub(crate) struct KernelSpinLock {
     lock: UnsafeCell<KSPIN_LOCK>,
-    /// Only the holder reads and writes it.
+    /// The IRQL at which the holder took the lock. Only the holder reads and writes the cell.
     irql: UnsafeCell<KIRQL>,
 }
 
@@ -71,7 +71,7 @@ unsafe impl RawMutex for KernelSpinLock {
     fn lock(&self) {
         // SAFETY: initialised; IRQL <= DISPATCH by contract of Platform::RawSpinLock.
         let irql = unsafe { KeAcquireSpinLockRaiseToDpc(self.lock.get()) };
-        // SAFETY: this thread holds the lock, so no other accesses the cell.
+        // SAFETY: this thread holds the lock, so no other thread accesses the cell.
         unsafe { self.irql.get().write(irql) };
     }
 
@@ -80,7 +80,7 @@ unsafe impl RawMutex for KernelSpinLock {
         // SAFETY: initialised; the thread is at DISPATCH_LEVEL.
         let taken = unsafe { KeTryToAcquireSpinLockAtDpcLevel(self.lock.get()) } != 0;
         if taken {
-            // SAFETY: this thread holds the lock, so no other accesses the cell.
+            // SAFETY: this thread holds the lock, so no other thread accesses the cell.
             unsafe { self.irql.get().write(irql) };
         } else {
             // SAFETY: raised above; the lock was not taken.
@@ -90,7 +90,7 @@ unsafe impl RawMutex for KernelSpinLock {
     }
 
     unsafe fn unlock(&self) {
-        // SAFETY: this thread holds the lock, so no other accesses the cell.
+        // SAFETY: this thread holds the lock, so no other thread accesses the cell.
         let irql = unsafe { self.irql.get().read() };
         // SAFETY: this thread holds the lock, by contract of RawMutex, and took it at this IRQL.
         unsafe { KeReleaseSpinLock(self.lock.get(), irql) };
@@ -135,7 +135,8 @@ unsafe extern "C" fn expired(_dpc: *mut KDPC, timer: PVOID, _argument1: PVOID, _
     }
 }
 
-/// Maps the pages of an MDL that is not mapped yet, until they are unlocked. The mapping is writable if `write`. IRQL <= DISPATCH.
+/// Maps the pages of an MDL that is not mapped yet; the mapping lasts until they are unlocked, and is writable if `write`. IRQL <=
+/// DISPATCH.
 ///
 /// # Safety
 /// A valid MDL, whose pages are locked.
@@ -202,7 +203,7 @@ unsafe impl Platform for Windows {
         // SAFETY: valid and not yet in use, by contract.
         let storage = unsafe { &mut *timer };
         (storage.routine, storage.context) = (Some(routine), context);
-        // SAFETY: non-paged memory that stays where it is and is not in use.
+        // SAFETY: non-paged memory that does not move and is not in use.
         unsafe { KeInitializeTimer(&raw mut storage.kernel) };
         // SAFETY: as above.
         unsafe { KeInitializeDpc(&raw mut storage.dpc, Some(expired), timer.cast()) };
@@ -236,7 +237,7 @@ unsafe impl Platform for Windows {
     }
 
     unsafe fn initialize_event(event: *mut Event) {
-        // SAFETY: non-paged memory that stays where it is and is not in use, by contract.
+        // SAFETY: non-paged memory that does not move and is not in use, by contract.
         unsafe { KeInitializeEvent(event.cast(), NotificationEvent, 0) };
     }
 

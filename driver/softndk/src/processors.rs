@@ -1,5 +1,5 @@
-//! The deferred calls of each processor: its queue of runs, the DPC that takes them at DISPATCH_LEVEL, and the thread that takes them after
-//! too many in a row (`platform::RunQueue`).
+//! The deferred calls of each processor: a queue of runs, the DPC that takes them at DISPATCH_LEVEL, and the thread that takes them when
+//! the DPC has taken too many in a row (`platform::RunQueue`).
 //!
 //! Windows runs DPCs until none is queued: if each object had a DPC, objects that queue themselves or each other would keep threads from
 //! running for as long as there is work (bug check 0x133). The thread has ordinary priority, and shares the processor with other threads.
@@ -29,18 +29,19 @@ use wdk_sys::{
 
 use crate::{irql::at_dispatch, platform::Windows};
 
-/// The priority boost of a thread that gets work: `IO_NETWORK_INCREMENT` of wdm.h, for network events. It decays as the thread runs.
+/// The priority boost of a processor's thread at each wake-up: `IO_NETWORK_INCREMENT` of wdm.h, for network events. The boost decays as the
+/// thread runs.
 const BOOST: i32 = 2;
 
 /// The access right to wait for a thread (winnt.h).
 const SYNCHRONIZE: u32 = 0x0010_0000;
 
-/// A processor that was active when the driver was loaded. A processor that is added later uses the queue of one of these.
+/// A processor that was active when the driver was loaded. A processor that is added later shares the queue of one of these.
 struct Processor {
     queue: RunQueue<Windows>,
     /// Takes one run, then queues itself again, behind the DPCs of other drivers.
     dpc: UnsafeCell<KDPC>,
-    /// Set when the thread has to look for work, or to end.
+    /// Signalled when the thread has to take runs, or to end.
     wake: UnsafeCell<KEVENT>,
     ends: AtomicBool,
     /// The thread object, referenced.
@@ -75,7 +76,7 @@ pub(crate) fn start(passive: &Passive<'_>) -> Result<(), NTSTATUS> {
     started
 }
 
-/// Waits until no run is queued or running, then ends the threads. Only runs queue runs from now on.
+/// Waits until no run is queued or running, then ends the threads. From this call on only running routines queue runs.
 pub(crate) fn stop(passive: &Passive<'_>) {
     let stored = PROCESSORS.load(Ordering::Acquire);
     // SAFETY: stored by `start`.
@@ -97,8 +98,8 @@ pub(crate) fn stop(passive: &Passive<'_>) {
     drop(unsafe { Arc::<Processors, Windows>::from_raw(stored) });
 }
 
-/// Whether no run is queued or running on any processor. A run may queue another on a processor that was checked before its own: so all
-/// are checked twice, and no run may have been queued in between.
+/// Whether no run is queued or running on any processor. A run may queue another run on a processor that was already found idle. So all
+/// processors are checked twice, and the number of runs ever queued has to be the same.
 fn are_idle(all: &[CachePadded<Processor>]) -> bool {
     let pushed = || all.iter().try_fold(0_u64, |sum, processor| Some(sum.wrapping_add(processor.queue.idle()?)));
     let first = pushed();
@@ -119,8 +120,9 @@ unsafe fn processors() -> &'static [CachePadded<Processor>] {
 pub(crate) unsafe fn queue(run: *const Run) {
     // SAFETY: by contract.
     let all = unsafe { processors() };
-    // A thread below DISPATCH_LEVEL may move to another processor after this: then that processor runs the DPC.
-    // SAFETY: null, as only the index is wanted; any IRQL.
+    // A thread below DISPATCH_LEVEL may move to another processor after this call. The run stays in this queue, whose DPC then runs on the
+    // other processor.
+    // SAFETY: null, as only the returned index is used; any IRQL.
     let index = unsafe { KeGetCurrentProcessorNumberEx(null_mut()) } as usize;
     let index = index.checked_rem(all.len()).unwrap_or(0);
     let Some(processor) = all.get(index) else { return };
@@ -145,7 +147,7 @@ impl Processor {
     }
 
     fn initialize(&self) {
-        // SAFETY: non-paged memory that stays where it is and is not in use.
+        // SAFETY: non-paged memory that does not move and is not in use.
         unsafe { KeInitializeEvent(self.wake.get(), SynchronizationEvent, 0) };
         // SAFETY: as above.
         unsafe { KeInitializeDpc(self.dpc.get(), Some(run_dpc), self.context()) };
@@ -180,7 +182,7 @@ impl Processor {
         Ok(())
     }
 
-    /// Ends the thread, if it was started, and waits for that.
+    /// Ends the thread, if it was started, and waits for its end.
     fn stop_thread(&self, _passive: &Passive<'_>) {
         let thread = self.thread.swap(null_mut(), Ordering::AcqRel);
         if thread.is_null() {
@@ -195,7 +197,8 @@ impl Processor {
     }
 
     fn queue_dpc(&self) {
-        // SAFETY: initialised, and kept until no DPC is queued. It is not queued: its routine is entered before the run queue asks again.
+        // SAFETY: initialised, and kept until no DPC is queued. The DPC is not queued: the run queue requests it again only after its
+        // routine was entered.
         unsafe { KeInsertQueueDpc(self.dpc.get(), null_mut(), null_mut()) };
     }
 
@@ -205,7 +208,7 @@ impl Processor {
         let _was_set = unsafe { KeSetEvent(self.wake.get(), BOOST, 0) };
     }
 
-    /// Keeps the current thread on this processor: what its runs queue goes into this processor's queue.
+    /// Binds the current thread to this processor, so that its runs queue further runs in this processor's queue.
     fn stay(&self) {
         let mut number = PROCESSOR_NUMBER::default();
         // SAFETY: an out parameter that outlives the call; any IRQL.
@@ -214,7 +217,7 @@ impl Processor {
         }
         let mask = 1_u64.checked_shl(number.Number.into()).unwrap_or(0);
         let mut affinity = GROUP_AFFINITY { Mask: mask, Group: number.Group, ..GROUP_AFFINITY::default() };
-        // SAFETY: an active processor; null, as the affinity before is not wanted; IRQL <= DISPATCH.
+        // SAFETY: an active processor; null, as the previous affinity is not used; IRQL <= DISPATCH.
         unsafe { KeSetSystemGroupAffinityThread(&raw mut affinity, null_mut()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Whether RDMA is on, and the work item that tells NDIS.
+//! Whether RDMA is on, and the work item that notifies NDIS of changes.
 #![expect(unsafe_code, reason = "calls into NDIS")]
 
 use core::{
@@ -17,18 +17,18 @@ use crate::{
     platform::Windows,
 };
 
-/// Whether RDMA is on: the wanted state, and the state that NDIS knows.
+/// Whether RDMA is on: the wanted state, and the state of which NDIS was notified.
 pub(crate) struct RdmaState {
     work_item: Handle,
-    /// The wanted state. The control device reads it too. It changes under the lock.
+    /// The wanted state, which changes under the lock of `state`. The control device reads it too, without the lock.
     enabled: Arc<AtomicBool, Windows>,
     state: SpinLock<State, Windows>,
 }
 
 struct State {
-    /// The device was removed: RDMA stays off.
+    /// The adapter was removed by surprise: RDMA stays off.
     removed: bool,
-    /// The state that NDIS was told last, or is being told.
+    /// The state of which NDIS was last notified, or is being notified.
     announced: bool,
     /// Set while the work item is queued or its routine runs; signalled when the routine is done.
     worker: Option<Arc<Event<Windows>, Windows>>,
@@ -54,7 +54,7 @@ impl RdmaState {
         }
     }
 
-    /// Sets the state that the NDK attributes announce at the initialisation.
+    /// Sets the state that the NDK attributes report to NDIS at the initialisation.
     pub(crate) fn initialize(&self, enabled: bool) {
         let mut state = self.state.lock();
         self.enabled.store(enabled, Ordering::Relaxed);
@@ -66,7 +66,7 @@ impl RdmaState {
         &self.enabled
     }
 
-    /// The device was removed: no NDK adapter can be opened, and RDMA stays off. NDIS knows, and is not told.
+    /// Records a surprise removal: no NDK adapter can be opened, and RDMA stays off. NDIS is not notified, as it reported the removal.
     pub(crate) fn remove(&self) {
         let mut state = self.state.lock();
         state.removed = true;
@@ -74,8 +74,8 @@ impl RdmaState {
         state.announced = false;
     }
 
-    /// Stores the wanted state. Queues the work item with `routine`, unless NDIS was told the state already, or the work item is queued or
-    /// its routine runs. NDIS_STATUS_ADAPTER_REMOVED: the device was removed.
+    /// Stores the wanted state. Queues the work item with `routine`, unless NDIS was already notified of that state, or the work item is
+    /// queued or its routine runs. NDIS_STATUS_ADAPTER_REMOVED: the device was removed.
     ///
     /// # Safety
     /// A thread of NDIS may call `routine` with `context` until [`RdmaState::stop`] returns. `routine` calls
@@ -102,7 +102,7 @@ impl RdmaState {
         Ok(())
     }
 
-    /// Waits until the work item's routine is done. `set` is not called after this.
+    /// Waits until the work item's routine is done. The caller ensures that `set` is not called after this.
     pub(crate) fn stop(&self, passive: &Passive<'_>) {
         let worker = self.state.lock().worker.clone();
         if let Some(finished) = worker {
@@ -110,7 +110,7 @@ impl RdmaState {
         }
     }
 
-    /// The state that the work item's routine has to tell NDIS next. `None`: NDIS knows the wanted state. Then the routine is done, and
+    /// The state of which the work item's routine has to notify NDIS next. `None`: NDIS has the wanted state, the routine is done, and
     /// `stop` returns.
     pub(crate) fn next_announcement(&self) -> Option<bool> {
         let mut state = self.state.lock();

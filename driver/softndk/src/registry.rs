@@ -4,7 +4,7 @@ use platform::{Arc, OutOfMemory, Slice};
 
 use crate::platform::Windows;
 
-/// Places of a list that gets its first object.
+/// The number of places of a list that gets its first object.
 const FIRST_LENGTH: usize = 8;
 
 /// Shared objects in no order. Not for hot paths: each operation is linear in the number of places.
@@ -47,7 +47,7 @@ impl<T> Registry<T> {
         self.0.iter().flatten()
     }
 
-    /// Frees all places, if there is no object.
+    /// Frees all places, if the list has no object.
     pub(crate) fn shrink(&mut self) {
         if self.iter().next().is_none() {
             self.0 = Slice::empty();

@@ -10,21 +10,21 @@ use crate::{platform::Windows, unicode::wide};
 /// Full access for SYSTEM and administrators, and no other access; nothing is inherited.
 #[cfg(not(feature = "planted-faults"))]
 const DEFAULT: &str = "D:P(A;;GA;;;SY)(A;;GA;;;BA)";
-/// A fault to be found: full access for everyone.
+/// A planted fault, which a checker has to find: full access for everyone.
 #[cfg(feature = "planted-faults")]
 const DEFAULT: &str = "D:P(A;;GA;;;WD)";
-/// The ACE of a group that may read and write: the text before its SID, and after it.
+/// The ACE of a group that may read and write: the text before the group's SID, and the text after it.
 const GROUP: [&str; 2] = ["(A;;GRGW;;;", ")"];
 
 /// Characters of all SIDs, at most: enough for about ten groups of a domain.
 const LIST_LENGTH: usize = 512;
-/// Numbers after the authority of a SID (ifs: ns-ntifs-_sid, SID_MAX_SUB_AUTHORITIES).
+/// The number of subauthorities of a SID (ifs: ns-ntifs-_sid, SID_MAX_SUB_AUTHORITIES).
 const SUB_AUTHORITIES: RangeInclusive<usize> = 1..=15;
 /// The largest authority, of 48 bits.
 const LARGEST_AUTHORITY: u64 = (1 << 48) - 1;
 
-/// The descriptor for SYSTEM, administrators and `groups`. NDIS_STATUS_INVALID_DATA: a group is not a SID in its usual form,
-/// `S-1-5-32-545`, so that the parameter cannot add other SDDL; or the SIDs are too long.
+/// The descriptor for SYSTEM, administrators and `groups`. NDIS_STATUS_INVALID_DATA: a group is not a SID of the form `S-1-5-32-545` (the
+/// check keeps other SDDL out of the descriptor), or the SIDs are too long.
 pub(crate) fn descriptor<'a>(
     groups: impl Iterator<Item = &'a [u16]> + Clone,
 ) -> Result<Slice<u16, Windows>, NDIS_STATUS> {

@@ -1,7 +1,7 @@
 //! Keeps the device's addresses equal to the addresses that TCP/IP has on the adapter's interface.
 //!
-//! Each notification makes the driver read the whole table of addresses. So it does not interpret notifications, and the first one, which
-//! the registration asks for, finds the addresses that were there before.
+//! At each notification the driver reads the whole table of addresses, so it does not interpret the notification. The registration requests
+//! a first notification, which finds the addresses that the interface already has.
 #![expect(unsafe_code, reason = "calls into netio.sys, a callback of it, and its tables")]
 
 use core::{
@@ -82,12 +82,12 @@ unsafe impl Send for Watch {}
 struct Interface {
     luid: u64,
     provider: Provider<Windows>,
-    /// Notifications that no update has answered yet.
+    /// The number of notifications since the last completed update began; not 0 while a thread updates.
     notified: AtomicU32,
 }
 
 impl Watch {
-    /// Registers for notifications. The first one comes at once, without a change.
+    /// Registers for notifications. TCP/IP sends the first notification at once, without a change.
     pub(crate) fn start(luid: u64, provider: Provider<Windows>, _passive: &Passive<'_>) -> Result<Self, NTSTATUS> {
         let interface = Arc::try_new(Interface { luid, provider, notified: AtomicU32::new(0) })
             .map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
@@ -115,8 +115,8 @@ unsafe extern "system" fn changed(context: *mut c_void, _row: *mut c_void, _noti
 }
 
 impl Interface {
-    /// Updates the device's addresses, until no notification came during the update. One thread updates at a time; another that gets a
-    /// notification only counts it. So the last update reads the last state.
+    /// Updates the device's addresses, and repeats that if a notification arrived during the update. One thread updates at a time; the
+    /// others only count their notifications. So the last update reads the table after the last notification.
     fn changed(&self) {
         if self.notified.fetch_add(1, Ordering::AcqRel) != 0 {
             return;
@@ -130,7 +130,8 @@ impl Interface {
         }
     }
 
-    /// Gives the device the interface's addresses, and removes its other addresses. If memory is short, it keeps what it has.
+    /// Gives the device the interface's usable addresses, and removes the device's others. Without the table or memory the device keeps its
+    /// addresses.
     fn look(&self) {
         let mut table = null_mut();
         // SAFETY: an out parameter that outlives the call.
@@ -142,7 +143,7 @@ impl Interface {
         let count = unsafe { (*table).count } as usize;
         // SAFETY: within the table.
         let first = unsafe { &raw const (*table).first };
-        // SAFETY: `count` rows follow, which are not written until they are freed.
+        // SAFETY: `count` rows follow, which no code writes until FreeMibTable.
         let rows = unsafe { slice::from_raw_parts(first.cast::<Row>(), count) };
         let held = || rows.iter().filter(|row| row.luid == self.luid && USABLE.contains(&row.dad_state));
         let held = || held().filter_map(|row| row.address.socket_addr()).map(|address| address.ip());

@@ -1,7 +1,7 @@
 //! The SMB Direct style test consumer, in a driver that is built for tests (feature `test-consumer`).
 //!
-//! It runs on the thread of the control request that starts it, opens NDK adapters as the control device does, and uses only their
-//! dispatch tables. It ends by itself. When the adapter is halted or RDMA is turned off, the driver stops it and waits for its end.
+//! The test consumer runs on the thread of the control request that starts it, opens NDK adapters as the control device does, and uses only
+//! their dispatch tables. It ends by itself; when the adapter is halted or RDMA is turned off, the driver stops it and waits for its end.
 #![expect(unsafe_code, reason = "MDLs are structures of the memory manager, used by pointer")]
 
 use core::{

@@ -12,7 +12,7 @@ pub(crate) struct Count {
     pub(crate) octets: u64,
 }
 
-/// The frames that were sent, by destination, and the frames that were not.
+/// The frames that were sent, by destination, and the frames that could not be sent.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Sent {
     pub(crate) directed: Count,

@@ -104,7 +104,7 @@ const _: () = {
     assert!(size_of::<StackLocation>() == 0x48);
 };
 
-/// `DRIVER_CANCEL` of wdm.h: (device object, IRP). It calls [`Cancelled::begin`] first.
+/// `DRIVER_CANCEL` of wdm.h: (device object, IRP). The routine calls [`Cancelled::begin`] first.
 pub(crate) type CancelRoutine = unsafe extern "system" fn(*mut c_void, *mut c_void);
 
 /// An IRP of the control device that this driver owns. [`Irp::complete`] completes it, once.
@@ -132,19 +132,19 @@ impl Irp {
         unsafe { (*self.as_ptr()).current_stack_location }
     }
 
-    /// The file object that the IRP was sent to. It lives at least as long as the IRP is owned.
+    /// The file object that the IRP was sent to. The file object lives at least until the IRP is completed.
     pub(crate) fn file_object(&self) -> *mut FILE_OBJECT {
         // SAFETY: an owned IRP has a current stack location.
         unsafe { (*self.stack()).file_object }
     }
 
-    /// Whether a 32-bit process sent the IRP. Such a process would lay the structures out differently.
+    /// Whether a 32-bit process sent the IRP. In such a process the protocol's structures have another layout.
     pub(crate) fn is_32bit(&self) -> bool {
         // SAFETY: the IRP is valid while it is owned.
         unsafe { IoIs32bitProcess(self.as_ptr().cast()) != 0 }
     }
 
-    /// Whether the IRP is from user mode. Only then the I/O manager has probed its buffers.
+    /// Whether the IRP is from user mode. The I/O manager has probed only such an IRP's buffers.
     pub(crate) fn is_from_user(&self) -> bool {
         // SAFETY: the IRP is valid while it is owned.
         unsafe { (*self.as_ptr()).requestor_mode == UserMode as i8 }
@@ -162,12 +162,12 @@ impl Irp {
         status
     }
 
-    /// Makes a request of an IRP_MJ_DEVICE_CONTROL of user mode. If the method of its code is not METHOD_BUFFERED, the request has no
-    /// buffers: the system buffer is shorter then, or missing.
+    /// Makes a request of an IRP_MJ_DEVICE_CONTROL of user mode. If the method of its code is not METHOD_BUFFERED, the request gets no
+    /// buffers: with other methods the system buffer is shorter, or missing.
     ///
     /// # Safety
     /// The I/O manager may call `cancel` as the cancel routine of the IRP, while the request is pended. `cancel` calls
-    /// [`Cancelled::begin`], then `nd_ioctl::File::cancel` with the id of that.
+    /// [`Cancelled::begin`], then `nd_ioctl::File::cancel` with the id that `begin` returned.
     pub(crate) unsafe fn into_request(self, cancel: CancelRoutine) -> ControlRequest {
         let stack = self.stack();
         // SAFETY: an owned IRP has a current stack location, here with the parameters of its major function.
@@ -227,8 +227,8 @@ impl ControlRequest {
 
     /// Completes a request whose output buffer is too short, with the length needed as its information.
     ///
-    /// The I/O manager would copy `needed` bytes, from beyond the system buffer to beyond the user's buffer. So this function copies the
-    /// bytes that fit, and clears the flag by which file systems ask the I/O manager for the copy.
+    /// The I/O manager would copy `needed` bytes: it would read beyond the system buffer and write beyond the user's buffer. So this
+    /// function copies the bytes that fit, and clears IRP_INPUT_OPERATION, the flag that makes the I/O manager copy.
     fn complete_short(self, status: NTSTATUS, needed: usize) -> NTSTATUS {
         debug_assert!(status == STATUS_BUFFER_OVERFLOW, "more output than room");
         let irp = self.irp.as_ptr();
@@ -289,7 +289,8 @@ impl nd_ioctl::Request for ControlRequest {
         if self.irp.is_cancelled() && !self.irp.exchange_cancel_routine(null_mut()).is_null() {
             return false;
         }
-        // Not earlier: a request that does not pend must not be marked. Not too late: a thread that completes it needs the caller's lock.
+        // Not earlier, as a request that does not pend must not be marked. Not too late either: a thread that completes the request needs
+        // the caller's lock.
         self.mark_pending();
         true
     }
@@ -299,7 +300,7 @@ impl nd_ioctl::Request for ControlRequest {
     }
 }
 
-/// What a cancel routine needs to know of its request.
+/// The data of a request that its cancel routine uses.
 pub(crate) struct Cancelled {
     /// The id with which the request was pended.
     pub(crate) id: u64,

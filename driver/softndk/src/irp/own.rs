@@ -44,7 +44,7 @@ impl OwnIrp {
         self.memory.get().cast()
     }
 
-    /// Prepares the IRP for a request, and returns it for the driver that is called. `routine` is called when that driver completes it.
+    /// Prepares the IRP for a request to another driver, and returns it. `routine` is called when that driver completes the IRP.
     ///
     /// # Safety
     /// The IRP is not in use, and does not move until `routine` is called.
@@ -58,7 +58,7 @@ impl OwnIrp {
             // SAFETY: non-paged memory of that size (all memory of this driver is), not in use by contract.
             unsafe { IoInitializeIrp(irp.cast(), BYTES as u16, 1) };
         }
-        // IoSetCompletionRoutine, which is inline in wdm.h: it writes to the stack location of the driver that is called.
+        // IoSetCompletionRoutine, which is inline in wdm.h: writes to the stack location of the called driver.
         // SAFETY: initialised above.
         let behind = unsafe { (*irp).current_stack_location };
         let next = behind.wrapping_sub(1);
@@ -71,20 +71,20 @@ impl OwnIrp {
         irp.cast()
     }
 
-    /// The result of its last request.
+    /// The result of the IRP's last request.
     ///
     /// # Safety
     /// The request was completed, or [`OwnIrp::refuse`]d, and the IRP was not prepared again.
     pub(crate) unsafe fn result(&self) -> Result<usize, NTSTATUS> {
         let irp = self.header();
-        // SAFETY: no other thread writes it now, by contract.
+        // SAFETY: no other thread writes the IRP now, by contract.
         let status = unsafe { (*irp).status };
         // SAFETY: as above.
         let information = unsafe { (*irp).information };
         if status.is_success() { Ok(information) } else { Err(status) }
     }
 
-    /// Sets the result of a request that was not given to a driver. Its routine is not called.
+    /// Sets the result of a request that was not given to a driver. The completion routine is not called.
     ///
     /// # Safety
     /// The IRP was prepared, and not given to a driver.
@@ -93,7 +93,7 @@ impl OwnIrp {
         unsafe { (*self.header()).status = status };
     }
 
-    /// Cancels its request. The routine may be called before this returns. <= DISPATCH_LEVEL, no lock held.
+    /// Cancels the IRP's request. The completion routine may run before this returns. <= DISPATCH_LEVEL, no lock held.
     ///
     /// # Safety
     /// The IRP was prepared, and is not prepared again before this returns.

@@ -1,7 +1,7 @@
 //! This driver as a client of Winsock Kernel.
 //!
-//! WSK may start after this driver, or never: the driver captures its provider when it makes a socket, without waiting. Until WSK is
-//! there no socket can be made, and connections work only within the device.
+//! WSK may start after this driver, or never: the driver captures its provider when it makes a socket, without waiting. Until WSK has
+//! started no socket can be made, and connections work only within the device.
 
 use core::{
     cell::UnsafeCell,
@@ -72,7 +72,7 @@ pub(crate) fn deregister(_passive: &Passive<'_>) {
 pub(super) struct Provider(WSK_PROVIDER_NPI);
 
 impl Provider {
-    /// `None`: WSK is not there now.
+    /// `None`: WSK is not ready, or refused the registration of this driver.
     pub(super) fn capture() -> Option<Self> {
         if !CLIENT.registered.load(Ordering::Acquire) {
             return None;
@@ -84,7 +84,7 @@ impl Provider {
         (status == STATUS_SUCCESS).then(|| Self(npi))
     }
 
-    /// The client that its functions take.
+    /// The client handle that the provider's functions take.
     pub(super) fn client(&self) -> *mut core::ffi::c_void {
         self.0.Client
     }

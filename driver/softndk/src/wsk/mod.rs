@@ -1,7 +1,7 @@
 //! TCP by Winsock Kernel. The ddi pages of wsk.h have the IRQLs, the statuses and the lifetimes.
 //!
-//! Each request contains an IRP and an MDL, so none fails because this driver has no memory. The driver calls WSK by requests only, and
-//! enables no event callbacks.
+//! Each request contains an IRP and an MDL, so no request fails because this driver has no memory. The driver calls WSK by requests only,
+//! and enables no event callbacks.
 #![expect(unsafe_code, reason = "calls into netio.sys, with memory that is shared with it")]
 
 pub(crate) mod client;
@@ -28,8 +28,8 @@ use start::{Place, Socket, Step};
 /// Winsock Kernel.
 pub(crate) enum Wsk {}
 
-// SAFETY: by its documentation WSK uses the memory of a request until it completes the IRP, which it does once. The start of a socket is
-// one request, which uses the socket. No page says what happens to sends behind one that fails: see docs/decisions.md.
+// SAFETY: by its documentation WSK uses the memory of a request until it completes the IRP, once. The start of a socket is one request,
+// which uses the socket. No page says what happens to sends after a send that fails: see docs/decisions.md.
 unsafe impl Sockets for Wsk {
     type Socket = Socket;
     type Request = Request;
@@ -126,7 +126,7 @@ unsafe impl Sockets for Wsk {
     }
 }
 
-/// Sends or receives, by `call`, with these flags and this completion routine.
+/// Sends or receives, by `call`, with `flags` and the completion routine `routine`.
 ///
 /// # Safety
 /// As for [`Sockets::send`] and [`Sockets::receive`]; `call` is WSK's function for it.
@@ -143,7 +143,7 @@ unsafe fn transfer(
     request.get().begin(done);
     let Some(call) = call else { return request.end(Err(SocketError::Failed)) };
     let kernel = place.get().kernel();
-    // SAFETY: by contract; the IRP is not given away yet.
+    // SAFETY: by contract; WSK does not have the IRP yet.
     let mut buffer = unsafe { request.get().describe(bytes, length) };
     // SAFETY: the request was not under way before.
     let irp = unsafe { request.get().prepare(routine) };

@@ -1,4 +1,4 @@
-//! Requests on sockets. Each has an IRP, and an MDL for its bytes.
+//! Requests on sockets. Each request has an IRP, and an MDL for its bytes.
 
 use core::{
     cell::{Cell, UnsafeCell},
@@ -28,7 +28,7 @@ use crate::{
     irql::at_dispatch,
 };
 
-/// Pages that the bytes of a request span, at most.
+/// The most pages that the bytes of a request span.
 const MAX_PAGES: usize = LARGEST_TRANSFER / PAGE_SIZE + 1;
 
 /// An MDL with room for the largest transfer.
@@ -44,7 +44,7 @@ pub(crate) struct Request {
     mdl: UnsafeCell<Mdl>,
     /// Set when the request begins, taken when it ends.
     done: Cell<Option<Completion>>,
-    /// Bytes to send, or to receive at most.
+    /// The number of bytes to send, or the most bytes to receive.
     length: Cell<usize>,
 }
 
@@ -68,7 +68,7 @@ impl Request {
         self.done.set(Some(done));
     }
 
-    /// Prepares its IRP for one call of WSK.
+    /// Prepares the request's IRP for one call of WSK.
     ///
     /// # Safety
     /// As for [`OwnIrp::prepare`]. The context of `routine` is the request.
@@ -77,10 +77,10 @@ impl Request {
         unsafe { self.irp.prepare(routine, (&raw const *self).cast_mut().cast()) }
     }
 
-    /// Describes the bytes of a send or receive by its MDL.
+    /// Describes the bytes of a send or receive by the request's MDL.
     ///
     /// # Safety
-    /// As for the bytes of [`platform::Sockets::send`]; its IRP is not given to WSK yet.
+    /// As for the bytes of [`platform::Sockets::send`]; WSK does not have the request's IRP yet.
     pub(super) unsafe fn describe(&self, bytes: *const u8, length: usize) -> WSK_BUF {
         self.length.set(length);
         let offset = bytes.addr() & PAGE_SIZE.wrapping_sub(1);
@@ -107,7 +107,7 @@ pub(super) struct UnderWay(NonNull<Request>);
 
 impl UnderWay {
     /// # Safety
-    /// `request` is under way and stays so as long as this is used.
+    /// `request` is under way as long as the `UnderWay` is used.
     pub(super) unsafe fn new(request: *mut Request) -> Self {
         // SAFETY: not null, by contract.
         Self(unsafe { NonNull::new_unchecked(request) })
@@ -118,7 +118,7 @@ impl UnderWay {
         unsafe { self.0.as_ref() }
     }
 
-    /// Ends the request. After that it must not be used, as it may be freed.
+    /// Ends the request, which must not be used after that, as it may be freed.
     pub(super) fn end(self, result: Result<usize, SocketError>) {
         if let Some(done) = self.get().done.take() {
             // SAFETY: taken, so this is the only call; WSK is done with the request.
@@ -127,9 +127,10 @@ impl UnderWay {
     }
 }
 
-/// Ends the request of a completed IRP. `outcome` makes its result of the length of the request and of WSK's result.
+/// Ends the request of a completed IRP. `outcome` computes the request's result from its length and WSK's result.
 ///
-/// The unload may wait for this request last, and must not go on before this thread has left the driver: see [`at_dispatch`].
+/// The unload may wait for this request as the last one, and must not proceed while this thread runs the request's routine: see
+/// [`at_dispatch`].
 ///
 /// # Safety
 /// Called in the completion routine of an IRP that [`Request::prepare`] has prepared.
@@ -166,8 +167,8 @@ pub(super) unsafe extern "C" fn closed(_: *mut c_void, _: *mut c_void, context: 
     KEPT
 }
 
-/// The error of an accept that failed. No page names the status for a connection that has gone before it was accepted: so it is any status
-/// but the ones for a failure of this machine or of the listener.
+/// The error of an accept that failed. No page names the status for a connection that ended before it was accepted. So every status means
+/// that, except the statuses for a failure of this machine or of the listener.
 pub(super) fn error_of_accept(status: NTSTATUS) -> SocketError {
     match status {
         STATUS_INSUFFICIENT_RESOURCES => SocketError::Failed,
@@ -182,7 +183,7 @@ pub(super) fn error_of_accept(status: NTSTATUS) -> SocketError {
 pub(super) fn error(status: NTSTATUS) -> SocketError {
     match status {
         STATUS_CONNECTION_REFUSED => SocketError::Refused,
-        // WSK is not there.
+        // WSK is not ready.
         STATUS_DEVICE_NOT_READY => SocketError::NoNetwork,
         STATUS_NETWORK_UNREACHABLE
         | STATUS_HOST_UNREACHABLE

@@ -1,7 +1,7 @@
-//! The start of a socket, as a connection or as a listener: some calls of WSK, one after the other, with one IRP.
+//! The start of a socket, as a connection or as a listener: calls of WSK, one after the other, with one IRP.
 //!
-//! Completion routines do not call WSK, as they may run deep in a stack that has called this driver. If WSK completes the IRP within a
-//! call, the thread of that call takes the next step, else a DPC does.
+//! Completion routines do not call WSK, as they may run deep in a stack that has called this driver. If WSK completes the IRP within the
+//! call, the calling thread takes the next step, else a DPC does.
 
 use core::{
     cell::{Cell, UnsafeCell},
@@ -39,7 +39,7 @@ unsafe extern "C" {
 pub(crate) struct Socket {
     /// WSK's socket, once it is made.
     kernel: AtomicPtr<WSK_SOCKET>,
-    /// The start writes it, and WSK during the start.
+    /// Written by the start, and by WSK during the start. `remote` too.
     local: UnsafeCell<SOCKADDR_INET>,
     remote: UnsafeCell<SOCKADDR_INET>,
     turn: Turn,
@@ -63,16 +63,16 @@ unsafe impl Sync for Socket {}
 /// The steps of a start. Each is one call of WSK.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A connection: WSK makes the socket, binds it, connects it, and tells its local address.
+    /// A connection: WSK makes the socket, binds it, connects it, and reports its local address.
     MakeConnection,
     BindConnection,
     Connect,
     AskConnection,
-    /// A listener: WSK makes the socket, binds it, and tells its local address. It listens once it is bound.
+    /// A listener: WSK makes the socket, binds it, and reports its local address. The socket listens once it is bound.
     MakeListener,
     BindListener,
     AskListener,
-    /// An accepted connection: WSK makes the socket, and tells both addresses.
+    /// An accepted connection: WSK makes the socket, and reports both addresses.
     Accept,
 }
 
@@ -91,9 +91,9 @@ impl Step {
     /// The error of a step that failed with this status.
     fn error(self, status: NTSTATUS) -> SocketError {
         match (self, status) {
-            // Another socket has the address exclusively. This status of other calls has another meaning.
+            // Another socket has the address exclusively. From other calls this status has another meaning.
             (Self::BindConnection | Self::BindListener, STATUS_ACCESS_DENIED) => SocketError::AddressInUse,
-            // The socket was connected, so the connection has ended: WSK has various statuses for that.
+            // The socket was connected, so the connection has ended. WSK reports that by various statuses.
             (Self::AskConnection, status) if status != STATUS_CANCELLED => SocketError::Reset,
             (Self::Accept, status) => error_of_accept(status),
             _ => error(status),
@@ -163,18 +163,18 @@ pub(super) struct Place(NonNull<Socket>);
 
 impl Place {
     /// # Safety
-    /// The socket is valid as long as this is used: in most cases as long as a request on it is under way.
+    /// The socket is valid as long as the `Place` is used: in most cases as long as a request on the socket is under way.
     pub(super) unsafe fn new(socket: *mut Socket) -> Self {
         // SAFETY: not null, by contract.
         Self(unsafe { NonNull::new_unchecked(socket) })
     }
 
     pub(super) fn get(&self) -> &Socket {
-        // SAFETY: valid as long as this is used, by contract of `new`.
+        // SAFETY: valid as long as the `Place` is used, by contract of `new`.
         unsafe { self.0.as_ref() }
     }
 
-    /// Starts the socket with the step `first`: with these addresses, or as the next connection of `listener`.
+    /// Starts the socket with the step `first`: with `addresses`, or as the next connection of `listener`.
     ///
     /// # Safety
     /// The contract of [`platform::Sockets`] for a start holds of the request and its completion.
@@ -208,8 +208,8 @@ impl Place {
         unsafe { UnderWay::new(self.get().start.get()) }
     }
 
-    /// Takes a step. True: the step is over, and the caller goes on. False: another thread goes on, or the start is over; the socket may be
-    /// freed.
+    /// Takes a step. True: the step is over, and the caller takes the next one. False: another thread takes the next step, or the start is
+    /// over; the socket may be freed.
     fn take(self, step: Step) -> bool {
         let socket = self.get();
         socket.step.set(step);
@@ -229,10 +229,10 @@ impl Place {
         socket.turn.leave()
     }
 
-    /// Calls WSK, whose result is in the IRP. Err: WSK did not get the IRP.
+    /// Calls WSK, which puts its result into the IRP. Err: WSK did not get the IRP.
     ///
     /// # Safety
-    /// The IRP is prepared for this step. A step before has made the socket, unless this one does.
+    /// The IRP is prepared for this step. An earlier step has made WSK's socket, unless this step does.
     unsafe fn call(self, step: Step, irp: *mut c_void) -> Result<(), NTSTATUS> {
         let socket = self.get();
         let kernel = socket.kernel();
@@ -295,21 +295,21 @@ impl Place {
         // SAFETY: the address was written before the first step.
         let family = unsafe { (*socket.local.get()).si_family() };
         let (kind, protocol, none) = (SOCK_STREAM, IPPROTO_TCP, null_mut());
-        // The system process owns the socket: this may run in the context of any process. No thread is named: none of the system's is known
-        // to live as long.
-        // SAFETY: the kernel sets it at boot, and never changes it.
+        // The system process owns the socket, as this may run in the context of any process. No owning thread is passed: no system thread
+        // is known to live as long as the socket.
+        // SAFETY: the kernel sets the variable at boot, and never changes it.
         let system = unsafe { PsInitialSystemProcess };
         // SAFETY: a process that never ends; no callbacks, no security descriptor.
         Ok(unsafe { make(client, family, kind, protocol, flags, none, null(), system.cast(), none, none, irp) })
     }
 
-    /// A step is over: takes the next steps, or ends the start. The socket may be freed after that.
+    /// Called when a step is over: takes the next steps, or ends the start. The socket may be freed after that.
     fn go_on(self) {
         loop {
             let socket = self.get();
             let step = socket.step.get();
             drop(socket.provider.take());
-            // SAFETY: the call, the IRP and a close have left the step.
+            // SAFETY: all users of the step have left it: the call, the IRP and a close.
             let result = unsafe { self.request().get().irp.result() };
             let information = match result {
                 Ok(information) => information,
@@ -339,7 +339,7 @@ impl Place {
         self.shut(unsafe { UnderWay::new(closing) });
     }
 
-    /// Closes the socket: at once if its start is over, else when it is; a start under way is cancelled.
+    /// Closes the socket. A start under way is cancelled, and the thread that ends it closes the socket.
     ///
     /// # Safety
     /// The contract of [`platform::Sockets::close`] holds of the request and its completion.
@@ -352,7 +352,7 @@ impl Place {
             Close::Now => self.shut(request_under_way),
             Close::Later => {}
             Close::Cancel => {
-                // SAFETY: a step is under way; the next one does not begin before this thread leaves.
+                // SAFETY: a step is under way; the next step does not begin before this thread leaves.
                 unsafe { self.request().get().irp.cancel() };
                 if self.get().turn.leave() {
                     self.go_on();
@@ -361,7 +361,7 @@ impl Place {
         }
     }
 
-    /// Closes WSK's socket, if there is one. The start is over, and no call for the socket is in progress.
+    /// Closes WSK's socket, if it was made. The start is over, and no call for the socket is in progress.
     fn shut(self, request: UnderWay) {
         let kernel = self.get().kernel();
         if kernel.is_null() {
@@ -392,7 +392,7 @@ unsafe extern "C" fn completed(_: *mut c_void, _: *mut c_void, context: *mut c_v
     KEPT
 }
 
-/// The DPC: goes on with a start.
+/// The DPC: continues a start after a step.
 unsafe extern "C" fn resume(context: *mut c_void) {
     // SAFETY: `start` made the socket the context; its start is under way.
     unsafe { Place::new(context.cast()) }.go_on();

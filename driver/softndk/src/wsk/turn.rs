@@ -1,4 +1,4 @@
-//! The count of what is at work on the start of a socket. tests/random/loom-models compiles this file too, and explores it.
+//! The count of the users of a step in a socket's start. tests/random/loom-models compiles this file too, and explores it.
 
 use crate::atomic::{AtomicU32, Ordering};
 
@@ -8,18 +8,18 @@ const CLOSING: u32 = 1 << 31;
 const OVER: u32 = 1 << 30;
 const COUNT: u32 = OVER - 1;
 
-/// Counts what is at a step of a start: the call of WSK, its IRP, and a close that cancels the IRP. The thread that leaves last takes the
-/// next step: then no call for the socket is in progress, and the IRP is not in use. The other threads must not use the socket after they
-/// have left, as it may be freed.
+/// Counts the users of a step: the call of WSK, its IRP, and a close that cancels the IRP. The user that leaves last takes the next step,
+/// the IRP by a DPC: then no call for the socket is in progress, and the IRP is not in use. The other users must not use the socket after
+/// they have left, as it may be freed.
 pub(super) struct Turn(AtomicU32);
 
-/// What a close has to do.
+/// The action of the thread that closes the socket.
 pub(super) enum Close {
     /// The start is over: close the socket.
     Now,
-    /// Cancel the IRP, then leave. The socket is closed when the start is over.
+    /// Cancel the IRP, then leave. The thread that ends the start closes the socket.
     Cancel,
-    /// Nothing. The socket is closed when the start is over.
+    /// None. The thread that takes the next step, or ends the start, closes the socket.
     Later,
 }
 
@@ -28,13 +28,13 @@ impl Turn {
         Self(AtomicU32::new(0))
     }
 
-    /// Begins a step, with its call and its IRP. False: a close waits, so there are no more steps.
+    /// Begins a step, with two users: its call and its IRP. False: a close waits, so the start ends without this step.
     pub(super) fn begin(&self) -> bool {
         let begun = |turn: u32| if turn & CLOSING == 0 { turn.checked_add(2) } else { None };
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, begun).is_ok()
     }
 
-    /// The call, the IRP or the close leaves the step. True: it is the last.
+    /// Called when the call, the IRP or the close leaves the step. True: it was the last user.
     pub(super) fn leave(&self) -> bool {
         self.0.fetch_sub(1, Ordering::AcqRel) & COUNT == 1
     }
