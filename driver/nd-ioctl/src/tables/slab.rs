@@ -297,13 +297,13 @@ mod tests {
     #[test]
     fn without_memory_it_stays_as_it_was() {
         let session = boot();
-        let mut slab = Small::new(PoolQuota::UNLIMITED.no_charge());
-        // Each attempt fails at its first allocation, that of the blocks.
-        for _ in 0..2 {
-            let fault = session.fail_allocation(1);
+        // The allocations of the blocks, of a block and of a chunk.
+        for allocation in 1..=3 {
+            let mut slab = Small::new(PoolQuota::UNLIMITED.no_charge());
+            let fault = session.fail_allocation(allocation);
             assert_eq!(slab.reserve(), Err(STATUS_INSUFFICIENT_RESOURCES));
             assert!(fault.happened());
+            assert!(slab.reserve().is_ok());
         }
-        assert!(slab.reserve().is_ok());
     }
 }
