@@ -37,9 +37,9 @@ type ControlCall = unsafe extern "system" fn(
     u32,
 ) -> i32;
 
-/// Wine's ntdll takes device controls of FILE_DEVICE_NETWORK for controls of its own sockets, whose codes are among
-/// those of the ND protocol: it ends 0x00120400 with STATUS_INVALID_PARAMETER before it sees that the file is no
-/// socket. It passes file system controls to the same dispatch routine of a driver (dlls/ntdll/unix/file.c of Wine 8).
+/// Wine's ntdll takes device controls of FILE_DEVICE_NETWORK for controls of its own sockets, whose codes overlap the
+/// ND protocol's: ntdll ends 0x00120400 with STATUS_INVALID_PARAMETER before it sees that the file is no socket. It
+/// passes file system controls to the driver's dispatch routine of device controls (dlls/ntdll/unix/file.c of Wine 8).
 fn control_call() -> ControlCall {
     static CALL: OnceLock<ControlCall> = OnceLock::new();
     *CALL.get_or_init(|| if wine_version().is_some() { NtFsControlFile } else { NtDeviceIoControlFile })
@@ -69,7 +69,7 @@ fn open(options: u32) -> Result<OwnedHandle, NTSTATUS> {
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
-/// Opens the device for requests that pend. It has no provider context yet.
+/// Opens an overlapped file of the device, for requests that pend. The file has no provider context yet.
 ///
 /// # Errors
 /// STATUS_OBJECT_NAME_NOT_FOUND: the driver is not loaded; STATUS_ACCESS_DENIED: this user may not open the device.
@@ -108,7 +108,7 @@ pub unsafe fn send(
     })
 }
 
-/// A file whose requests the caller waits for.
+/// A synchronous file of the device: each request waits for its end.
 #[derive(Debug)]
 pub struct SynchronousFile(OwnedHandle);
 
@@ -127,11 +127,10 @@ impl SynchronousFile {
     /// The status of the request, also if it is a warning.
     pub fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
         let mut block = IO_STATUS_BLOCK::default();
-        // SAFETY: all buffers outlive the call, which waits for the end of the request, as the file is a synchronous
-        // one.
+        // SAFETY: all buffers outlive the call, which waits for the end of the request, as the file is synchronous.
         let status =
             unsafe { send(self.0.as_raw_handle(), ptr::null_mut(), ptr::null(), &raw mut block, code, input, output) };
-        // The driver returns no other kind of success.
+        // The driver returns no success but STATUS_SUCCESS.
         if status.is_success() { Ok(block.Information.min(output.len())) } else { Err(status) }
     }
 }

@@ -19,7 +19,7 @@ pub fn wine_version() -> Option<String> {
     let found = unsafe { GetProcAddress(ntdll, c"wine_get_version".as_ptr().cast()) }?;
     // SAFETY: Wine documents it as `const char *wine_get_version(void)`.
     let wine_get_version: extern "C" fn() -> *const c_char = unsafe { mem::transmute(found) };
-    // SAFETY: it returns a constant, terminated string.
+    // SAFETY: the function returns a constant, terminated string.
     let version = unsafe { CStr::from_ptr(wine_get_version()) };
     Some(version.to_string_lossy().into_owned())
 }

@@ -44,7 +44,7 @@ impl Size for usize {
     }
 }
 
-/// Makes an object and returns the requested interface of it.
+/// Makes an object and returns its requested interface.
 ///
 /// # Safety
 /// `iid` and `out` are null, or valid pointers.
@@ -59,13 +59,13 @@ pub(crate) unsafe fn give(
     // SAFETY: not null, so valid.
     unsafe { out.write(ptr::null_mut()) };
     match make() {
-        // SAFETY: valid pointers. An interface that the object does not have frees it again.
+        // SAFETY: valid pointers. If the object does not have the interface, the drop of `object` frees the object.
         Ok(object) => unsafe { object.query(iid, out) },
         Err(status) => status,
     }
 }
 
-/// This DLL's object behind an interface pointer. `None`: a null pointer, or an object of another DLL.
+/// This DLL's object behind an interface pointer. `None`: a null pointer, or an object that is not this DLL's `T`.
 ///
 /// # Safety
 /// `raw` is null, or a COM object that outlives the call.
@@ -88,7 +88,8 @@ pub(crate) unsafe fn array<'a, T>(data: *const T, count: impl Size) -> Result<&'
     }
 }
 
-/// Private data of a connection. STATUS_INVALID_BUFFER_SIZE: more than `most` bytes, the limit of all messages.
+/// Private data of a connection. STATUS_INVALID_BUFFER_SIZE: more than `most` bytes, the one limit for connect, accept
+/// and reject.
 ///
 /// # Safety
 /// As for [`array`].
@@ -103,7 +104,7 @@ pub(crate) unsafe fn private_data<'a>(data: *const c_void, length: impl Size, mo
 /// Calls `act` with the caller's OVERLAPPED. ND_INVALID_PARAMETER: a null pointer.
 ///
 /// # Safety
-/// `overlapped` is null, or stays valid until the request has ended that it is used for.
+/// `overlapped` is null, or stays valid until the request for which `act` uses it has ended.
 pub(crate) unsafe fn with(overlapped: *mut OVERLAPPED, act: impl FnOnce(&Overlapped) -> NTSTATUS) -> HRESULT {
     // SAFETY: as the caller says.
     match unsafe { Overlapped::new(overlapped) } {

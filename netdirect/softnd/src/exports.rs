@@ -27,7 +27,7 @@ struct Factory {
     _hold: Hold,
 }
 
-/// Makes the provider of the requested interface; for IUnknown and unknown interfaces, of the class's version.
+/// Makes the provider that has the interface `asked`; for IUnknown and unknown interfaces, the provider of the class.
 fn provider(class: &GUID, asked: &GUID) -> IUnknown {
     let is_v1 = match *asked {
         INDProvider::IID => true,
@@ -56,8 +56,7 @@ impl IClassFactory_Impl for Factory_Impl {
     }
 }
 
-/// The class object of a provider, or, if the program asks for a provider's interface, the provider: programs do
-/// either.
+/// Returns a provider's class object, or the provider itself if the program asks for its interface: programs do either.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn DllGetClassObject(class: *const GUID, iid: *const GUID, object: *mut *mut c_void) -> HRESULT {
     // SAFETY: null, or a pointer of the caller's.
@@ -81,8 +80,8 @@ extern "system" fn DllCanUnloadNow() -> HRESULT {
     HRESULT(if hold::is_held() { S_FALSE } else { 0 })
 }
 
-/// Counts of the device's live objects, the file that this call opens included; for tests. E_POINTER: `found` is null,
-/// or `length` is too small.
+/// Returns counts of the device's live objects, including the file that this call opens; for tests. E_POINTER: `found`
+/// is null, or `length` is too small.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn SoftndDiagnostics(found: *mut SOFTNDK_DIAGNOSTICS, length: u32) -> HRESULT {
     if found.is_null() || (length as usize) < size_of::<SOFTNDK_DIAGNOSTICS>() {

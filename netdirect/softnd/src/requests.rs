@@ -25,7 +25,8 @@ pub(crate) const COMMON_FLAGS: u32 = ND_OP_FLAG_SILENT_SUCCESS | ND_OP_FLAG_READ
 /// An upper bound of the inline data that an adapter takes.
 const MAX_INLINE_DATA: usize = 1024;
 
-/// Posts a request with the data of its SGEs inline. STATUS_INVALID_PARAMETER_4: more data than the queue pair takes.
+/// Posts a request with the data of its SGEs inline. STATUS_INVALID_PARAMETER_4: the data is longer than the queue
+/// pair's limit for inline data.
 ///
 /// # Safety
 /// The SGEs name memory that can be read.
@@ -56,14 +57,14 @@ unsafe fn gather<'a>(sges: &[SOFTNDK_SGE], room: &'a mut [u8]) -> Result<&'a [u8
         if from.is_null() && !part.is_empty() {
             return Err(STATUS_ACCESS_VIOLATION);
         }
-        // SAFETY: as the caller says; `part` has as many bytes, and is this DLL's memory.
+        // SAFETY: as the caller says; `part` has as many bytes as the SGE, and is this DLL's memory.
         unsafe { ptr::copy_nonoverlapping(from, part.as_mut_ptr(), part.len()) };
         rest = others;
     }
     Ok(data)
 }
 
-/// Translates ND_OP_FLAG_* to NDK_OP_FLAG_*. `otherwise`: `given` has other flags than `allowed`.
+/// Translates ND_OP_FLAG_* to NDK_OP_FLAG_*. Error `otherwise`: `given` has a flag that is not in `allowed`.
 pub(crate) fn flags(given: u32, allowed: u32, otherwise: HRESULT) -> Result<u32, HRESULT> {
     if given & !allowed != 0 {
         return Err(otherwise);

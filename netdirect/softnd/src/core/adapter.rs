@@ -60,7 +60,7 @@ pub(crate) struct Adapter {
 }
 
 impl Adapter {
-    /// STATUS_INVALID_PARAMETER: there is no such adapter.
+    /// STATUS_INVALID_PARAMETER: no adapter has this identifier.
     pub(crate) fn open(id: u64) -> Result<Arc<Self>, NTSTATUS> {
         let file = Arc::new(File::open()?);
         let input = ND_OPEN_ADAPTER {
@@ -91,7 +91,7 @@ impl Adapter {
         self.adapter.handle()
     }
 
-    /// The handle of its protection domain.
+    /// The handle of the adapter's protection domain.
     pub(crate) fn pd(&self) -> u64 {
         self.pd.handle()
     }
@@ -100,7 +100,7 @@ impl Adapter {
         &self.info
     }
 
-    /// Whether its queues are rings.
+    /// Whether the adapter's queues are rings.
     pub(crate) fn uses_rings(&self) -> bool {
         self.uses_rings
     }

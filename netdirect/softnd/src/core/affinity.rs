@@ -7,8 +7,8 @@ use windows_sys::Win32::System::{
     Threading::{GetCurrentThread, GetThreadGroupAffinity},
 };
 
-/// The affinity that a program asks for, or, if it asks for none, the affinity of the calling thread (page of
-/// IND2SharedReceiveQueue::GetNotifyAffinity). If the mask is 0 the driver chooses.
+/// The affinity that a program requests, or, if its mask is 0, the affinity of the calling thread (page of
+/// IND2SharedReceiveQueue::GetNotifyAffinity). If the returned mask is 0, the driver chooses.
 pub(crate) fn affinity(group: u16, mask: usize) -> GROUP_AFFINITY {
     if mask != 0 {
         return GROUP_AFFINITY { Mask: mask as u64, Group: group, Reserved: [0; 3] };

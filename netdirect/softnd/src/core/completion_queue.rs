@@ -36,7 +36,7 @@ const BURST: usize = 32;
 #[derive(Debug)]
 pub(crate) struct CompletionQueue {
     pending: Pending,
-    /// Dropped after the object: the driver writes to the rings until the object is freed.
+    /// Dropped after `pending`: the driver writes to the rings until the object is freed.
     source: Source,
     adapter: Arc<Adapter>,
 }
@@ -49,15 +49,15 @@ enum Source {
     Rings(Mutex<Rings>),
 }
 
-/// The program's contexts of queue pairs, by the names of the queue pairs in completions. Completions of a released
-/// queue pair are dropped, in whichever ring they wait, or in the driver: the program may have freed what its request
+/// The program's context of each queue pair, by the queue pair's name in completions. A poll drops the completions of a
+/// released queue pair, whether they were in a ring or in the driver: the program may have freed what its request
 /// contexts point to.
 type Contexts = HashMap<u64, u64>;
 
 #[derive(Debug)]
 struct Rings {
-    /// Oldest first. There is more than one if older rings were not empty when the queue was resized. The driver writes
-    /// to the newest.
+    /// Oldest first. There is more than one ring if older rings were not empty when the queue was resized. The driver
+    /// writes to the newest ring.
     queue: VecDeque<Shared<CompletionRing>>,
     contexts: Contexts,
 }
@@ -100,12 +100,12 @@ impl CompletionQueue {
         &self.adapter
     }
 
-    /// Adds a queue pair whose requests complete here.
+    /// Adds a queue pair whose requests complete to this queue.
     pub(super) fn serves(&self, queue_pair: u64, context: u64) {
         self.with_contexts(|contexts| contexts.insert(queue_pair, context));
     }
 
-    /// Removes a queue pair that is released.
+    /// Removes a released queue pair.
     pub(super) fn forget(&self, queue_pair: u64) {
         self.with_contexts(|contexts| contexts.remove(&queue_pair));
     }
@@ -144,7 +144,7 @@ impl CompletionQueue {
                 let mut rings = lock(rings);
                 let Rings { queue, contexts } = &mut *rings;
                 let (mut count, mut doorbell) = (0, false);
-                // Most often all completions are of one queue pair.
+                // Most often all completions of a poll are of one queue pair.
                 let mut last = None;
                 while let Some(Shared { ring, .. }) = queue.front_mut() {
                     let wanted = most - count;
@@ -233,8 +233,9 @@ impl CompletionQueue {
     }
 }
 
-/// Translates a completion of NDKPI to NDSPI: a read beyond the memory that the peer gives access to has
-/// STATUS_REMOTE_RESOURCES in NDKPI, but in NDSPI STATUS_ACCESS_VIOLATION, as other refusals (ndspi.md section 5).
+/// Translates a completion of NDKPI to NDSPI. A read beyond the memory to which the peer gives access has
+/// STATUS_REMOTE_RESOURCES in NDKPI, but STATUS_ACCESS_VIOLATION in NDSPI, as other refused accesses have (ndspi.md
+/// section 5).
 fn as_documented(completion: SOFTNDK_COMPLETION) -> SOFTNDK_COMPLETION {
     let is_read = completion.Type == NdkOperationTypeRead.0.cast_unsigned();
     match completion.Status {

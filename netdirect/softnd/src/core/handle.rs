@@ -33,7 +33,7 @@ impl Handle {
         (!returned.is_null() && returned != INVALID_HANDLE_VALUE).then_some(Self(returned))
     }
 
-    /// Duplicates a handle of the program, which the program may close. STATUS_INVALID_HANDLE: not a valid handle.
+    /// Duplicates a handle of the program, which may close its own handle. STATUS_INVALID_HANDLE: not a valid handle.
     pub(super) fn duplicate(theirs: HANDLE) -> Result<Self, NTSTATUS> {
         let mut ours = ptr::null_mut();
         // SAFETY: a pseudo handle, which needs no closing.
@@ -44,7 +44,7 @@ impl Handle {
         if done { Ok(Self(ours)) } else { Err(STATUS_INVALID_HANDLE) }
     }
 
-    /// The handle, for calls. It stays owned by `self`.
+    /// The handle, for calls; `self` still owns it.
     pub(crate) fn as_raw(&self) -> HANDLE {
         self.0
     }
@@ -62,7 +62,8 @@ impl Handle {
         unsafe { SetEvent(self.0) };
     }
 
-    /// Resets an event. STATUS_INVALID_HANDLE: not a handle of an event, or without access to change it.
+    /// Resets an event. STATUS_INVALID_HANDLE: not a handle of an event, or a handle without the right to change the
+    /// event.
     pub(super) fn reset(&self) -> Result<(), NTSTATUS> {
         // SAFETY: as for `set`.
         if unsafe { ResetEvent(self.0) } != 0 { Ok(()) } else { Err(STATUS_INVALID_HANDLE) }

@@ -59,7 +59,7 @@ impl Listener {
         self.adapter.file().query(IOCTL_ND_LISTENER_GET_ADDRESS, input.as_bytes())
     }
 
-    /// Pends until a peer connects; the connector has the request then.
+    /// Pends until a peer connects; then `connector` has the connection request.
     pub(crate) fn connection_request(&self, connector: &Connector, overlapped: &Overlapped) -> NTSTATUS {
         let input = ND_GET_CONNECTION_REQUEST {
             Version: ND_IOCTL_VERSION,

@@ -55,8 +55,8 @@ impl Region {
         &self.adapter
     }
 
-    /// Registers memory of the process. `flags`: ND_MR_FLAG_*. Invalid arguments are refused here, so that the call
-    /// itself returns the error, also on a system where every request pends (Wine).
+    /// Registers memory of the process. `flags`: ND_MR_FLAG_*. This function refuses invalid arguments itself, so that
+    /// the call returns the error also on a system where every request pends (Wine).
     pub(crate) fn register(&self, address: u64, length: u64, flags: u32, overlapped: &Overlapped) -> NTSTATUS {
         match (address, length) {
             (0, 0) => return STATUS_INVALID_PARAMETER,
@@ -78,9 +78,9 @@ impl Region {
         self.pending.submit(overlapped, IOCTL_ND_MR_REGISTER, input.as_bytes())
     }
 
-    /// Deregisters, by a request on the synchronous file; then a NOP on the overlapped file completes the OVERLAPPED. A
-    /// refusal, STATUS_DEVICE_BUSY, is a warning, which would pend on an overlapped file, and programs expect the call
-    /// to return it.
+    /// Deregisters by a request on the synchronous file; after a success a NOP on the overlapped file completes the
+    /// OVERLAPPED. If the driver refuses with STATUS_DEVICE_BUSY, programs expect the call to return that status; on an
+    /// overlapped file a request that ends with a warning would pend.
     pub(crate) fn deregister(&self, overlapped: &Overlapped) -> NTSTATUS {
         self.tokens.change(false);
         match self.pending.object().command(IOCTL_ND_MR_DEREGISTER) {
@@ -89,8 +89,8 @@ impl Region {
         }
     }
 
-    /// Its tokens; zero if it is not registered. They come from the driver by a request of their own, as the output of
-    /// the registration could be read no earlier.
+    /// The region's tokens; both are 0 if the region is not registered. IOCTL_SOFTNDK_MR_QUERY gets them from the
+    /// driver: the output of the registration could be read no earlier.
     pub(crate) fn tokens(&self) -> SOFTNDK_MR_TOKENS {
         self.tokens.get(|| self.query())
     }
@@ -119,8 +119,8 @@ struct Tokens {
 struct Changes {
     /// The number of registrations and deregistrations sent so far.
     count: u64,
-    /// The last of them was a registration. After a deregistration was sent, only its end says whether the tokens are
-    /// valid.
+    /// The last request was a registration. After a deregistration was sent, only its end decides whether the tokens
+    /// are valid.
     registers: bool,
 }
 
@@ -132,8 +132,8 @@ impl Tokens {
         self.known.store(0, Ordering::Release);
     }
 
-    /// The tokens; if they are not known, `ask` gets them from the driver. The answer is kept only if the last call of
-    /// `change` was for a registration and came before `ask`.
+    /// The tokens; if they are not known, `ask` gets them from the driver. The answer is cached only if the last call
+    /// of `change` was for a registration and came before `ask`.
     fn get(&self, ask: impl FnOnce() -> SOFTNDK_MR_TOKENS) -> SOFTNDK_MR_TOKENS {
         let known = self.known.load(Ordering::Acquire);
         if known != 0 {
@@ -170,7 +170,7 @@ impl Window {
         &self.adapter
     }
 
-    /// The token of its last bind; 0 if it was never bound.
+    /// The token of the window's last bind; 0 if the window was never bound.
     pub(crate) fn token(&self) -> u32 {
         self.token.load(Ordering::Acquire)
     }

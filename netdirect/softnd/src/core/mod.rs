@@ -1,5 +1,5 @@
 //! The provider's objects, which both versions of the interfaces use. Errors are the driver's NTSTATUS, which the
-//! interfaces return unchanged. `device` chooses and opens the device.
+//! interfaces return unchanged. `device` chooses and opens the control device.
 
 pub(crate) mod adapter;
 pub(crate) mod affinity;

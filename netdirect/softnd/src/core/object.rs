@@ -17,7 +17,7 @@ use super::{
 pub(crate) struct Object {
     file: Arc<File>,
     handle: u64,
-    /// The control code that frees it.
+    /// The control code that frees the object.
     free: u32,
 }
 
@@ -57,9 +57,9 @@ impl Drop for Object {
 pub(crate) struct Pending {
     /// Dropped before the file: freeing the object cancels its pending requests.
     object: Object,
-    /// The overlapped file that its requests are sent on.
+    /// The overlapped file on which the object's pending requests are sent.
     file: Channel,
-    /// The control code that cancels its requests.
+    /// The control code that cancels the object's pending requests.
     cancel: u32,
 }
 
@@ -72,7 +72,8 @@ impl Pending {
         cancel: u32,
         create: impl FnOnce() -> Result<Object, NTSTATUS>,
     ) -> Result<Self, NTSTATUS> {
-        // The object first: if the device is gone, the call returns that, not an error of the file.
+        // The object is created first: if the device is gone, the call returns the error of the create, not of the
+        // file.
         let object = create()?;
         Ok(Self { object, file: adapter.file().channel(file)?, cancel })
     }
@@ -90,7 +91,7 @@ impl Pending {
         self.file.submit(overlapped, code, input)
     }
 
-    /// Sends a request that may pend, and names the object only.
+    /// Sends a request that may pend and that names the object only.
     pub(crate) fn submit_handle(&self, overlapped: &Overlapped, code: u32) -> NTSTATUS {
         self.submit(overlapped, code, handle(self.handle()).as_bytes())
     }

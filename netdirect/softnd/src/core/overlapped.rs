@@ -1,7 +1,7 @@
-//! [`Overlapped`]: the OVERLAPPED by which a program learns of the end of a request.
+//! [`Overlapped`]: a program's OVERLAPPED, which reports the end of a request.
 //!
-//! The kernel uses its start as the status block of the request, then sets its event and queues a packet to the
-//! completion port of the file, unless the low bit of the event says not to.
+//! The kernel writes the status block of the request to the start of the OVERLAPPED, then sets the event in it and
+//! queues a packet to the completion port of the file, unless the low bit of the event says not to.
 #![expect(unsafe_code, reason = "a structure that the kernel writes, given by a raw pointer")]
 
 use std::{
@@ -33,12 +33,12 @@ impl Overlapped {
     /// `None`: a null pointer.
     ///
     /// # Safety
-    /// `pointer` stays valid until the request has ended that it is used for, and serves no other request until then.
+    /// `pointer` stays valid until the request that uses it has ended, and serves no other request until then.
     pub(crate) unsafe fn new(pointer: *mut OVERLAPPED) -> Option<Self> {
         NonNull::new(pointer).map(Self)
     }
 
-    /// Its address, which identifies the request: an OVERLAPPED serves one request at a time.
+    /// The address of the OVERLAPPED, which identifies the request: an OVERLAPPED serves one request at a time.
     pub(crate) fn address(&self) -> usize {
         self.0.addr().get()
     }
@@ -47,21 +47,22 @@ impl Overlapped {
         self.0.cast().as_ptr()
     }
 
-    /// Prepares it for a request. Returns its event, and the context of the completion packet, null for no packet.
+    /// Prepares the OVERLAPPED for a request. Returns its event, and the context of the completion packet, null for no
+    /// packet.
     pub(crate) fn begin(&self) -> (HANDLE, *const c_void) {
-        // SAFETY: valid, by contract of `new`; the kernel does not know it yet.
+        // SAFETY: valid, by contract of `new`; the kernel does not have the OVERLAPPED yet.
         unsafe { (*self.0.as_ptr()).InternalHigh = 0 };
         self.internal().store(STATUS_PENDING.0 as usize, Ordering::Relaxed);
         let context = if self.tag() & 1 == 0 { self.0.as_ptr().cast_const().cast() } else { ptr::null() };
         (self.event(), context)
     }
 
-    /// Stores the status of a request that was refused, for which the kernel wrote nothing.
+    /// Stores the status of a refused request, for which the kernel wrote nothing.
     pub(crate) fn refuse(&self, status: NTSTATUS) {
         self.internal().store(status.to_u32() as usize, Ordering::Relaxed);
     }
 
-    /// Stores the end of a request that the kernel has not seen.
+    /// Stores the status and the length of a request that the kernel never had.
     pub(super) fn end(&self, status: NTSTATUS, information: usize) {
         // SAFETY: valid, by contract of `new`; no thread reads the field before the status says that the request has
         // ended.
@@ -69,7 +70,7 @@ impl Overlapped {
         self.internal().store(status.to_u32() as usize, Ordering::Release);
     }
 
-    /// The status of its request. STATUS_PENDING: the request has not ended, and `wait` is false.
+    /// The status of the request. STATUS_PENDING: the request has not ended, and `wait` is false.
     pub(crate) fn result(&self, wait: bool) -> NTSTATUS {
         loop {
             let status = NTSTATUS(self.internal().load(Ordering::Acquire) as i32);
@@ -87,7 +88,7 @@ impl Overlapped {
         }
     }
 
-    /// The bytes that its request returned. Called after the request has ended.
+    /// The bytes that the request returned. Called after the request has ended.
     pub(crate) fn transferred(&self) -> usize {
         // SAFETY: valid, by contract of `new`; the kernel no longer writes the field.
         unsafe { (*self.0.as_ptr()).InternalHigh }

@@ -1,7 +1,7 @@
 //! Memory of whole pages, for rings.
 //!
-//! The driver locks the pages of a ring, and may use them a little longer than the program's side does. A device in the
-//! process cannot lock them: it shares their ownership instead ([`find`]).
+//! The driver locks the pages of a ring, and may use them a little longer than the DLL does. A device in the process
+//! cannot lock pages: it shares their ownership instead ([`find`]).
 #![expect(unsafe_code, reason = "memory of its own from VirtualAlloc")]
 
 use std::{
@@ -17,7 +17,7 @@ use windows_sys::Win32::System::Memory::{
 
 use super::lock;
 
-/// All [`Pages`], by their addresses.
+/// All [`Pages`], by their base addresses.
 static ALL: LazyLock<Mutex<HashMap<usize, Weak<Pages>>>> = LazyLock::new(Mutex::default);
 
 /// Memory of whole pages, zeroed at first.
@@ -54,7 +54,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // Before the address can be allocated again.
+        // Removed before another allocation can get the address.
         lock(&ALL).remove(&self.base.addr().get());
         // SAFETY: allocated by `new`; the program's ring is gone, and a device in the process would hold a reference.
         unsafe { VirtualFree(self.base.as_ptr().cast(), 0, MEM_RELEASE) };

@@ -37,9 +37,9 @@ static NEXT_NAME: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub(crate) struct QueuePair {
     object: Object,
-    /// Its name in completions: the `QueuePairContext` of its rings, or without rings its handle.
+    /// The queue pair's name in completions: the `QueuePairContext` of its rings, or, without rings, its handle.
     name: u64,
-    /// Dropped after the object: the driver uses them until the object is freed. `None`: requests go by
+    /// Dropped after the object: the driver uses the rings until the object is freed. `None`: requests go by
     /// IOCTL_SOFTNDK_POST.
     rings: Option<Rings>,
     adapter: Arc<Adapter>,
@@ -62,7 +62,7 @@ impl Drop for QueuePair {
 #[derive(Debug)]
 struct Rings {
     initiator: Mutex<Shared<RequestRing>>,
-    /// `None`: its receives come from a shared receive queue.
+    /// `None`: the queue pair's receives come from a shared receive queue.
     receive: Option<Mutex<Shared<RequestRing>>>,
 }
 
@@ -93,8 +93,8 @@ pub(crate) struct InitiatorLimits {
 }
 
 impl QueuePair {
-    /// All objects have to belong to this adapter. `context` is the program's context in completions. A queue of depth
-    /// 0 gets depth 1: the driver has no shorter queues.
+    /// All objects have to belong to `adapter`. `context` is the program's context in completions. A queue of depth 0
+    /// gets depth 1: the driver has no shorter queues.
     pub(crate) fn create(
         adapter: &Arc<Adapter>,
         completion_queues: CompletionQueues,
@@ -176,7 +176,7 @@ impl QueuePair {
         &self.adapter
     }
 
-    /// The most bytes of inline data of a request.
+    /// The most bytes of a request's inline data.
     pub(crate) fn inline_data(&self) -> usize {
         self.inline_data as usize
     }
@@ -186,7 +186,7 @@ impl QueuePair {
         self.object.command(IOCTL_ND_QP_FLUSH)
     }
 
-    /// Posts a receive, or a request that [`request`] has begun. With NDK_OP_FLAG_INLINE there are no SGEs.
+    /// Posts a receive, or an initiator request whose head [`request`] made. With NDK_OP_FLAG_INLINE there are no SGEs.
     pub(crate) fn post(&self, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE], inline: &[u8]) -> Result<(), NTSTATUS> {
         let is_receive = head.Operation == receive_request(0).Operation;
         let ring = self.rings.as_ref().and_then(|rings| match is_receive {
@@ -203,14 +203,14 @@ impl QueuePair {
         if !posted? {
             return Ok(());
         }
-        // This store and the load of `is_batch`, and the store and the swap of `submit_batch`, are in one order: at
-        // least one of the two threads sends the doorbell.
+        // This thread stores `owes_doorbell`, then loads `is_batch`; `submit_batch` stores `is_batch`, then swaps
+        // `owes_doorbell`. All four are in one order (SeqCst), so at least one of the two threads sends the doorbell.
         self.owes_doorbell.store(true, Ordering::SeqCst);
         if self.is_batch.load(Ordering::SeqCst) { Ok(()) } else { self.pay_doorbell() }
     }
 
-    /// Posts by IOCTL_SOFTNDK_POST: an initiator request, or a receive if there is no receive ring. Before an initiator
-    /// request the driver takes those in the initiator ring.
+    /// Posts by IOCTL_SOFTNDK_POST: an initiator request, or a receive if the queue pair has no receive ring. Before an
+    /// initiator request the driver posts the requests that are in the initiator ring.
     fn post_by_code(&self, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE], inline: &[u8]) -> Result<(), NTSTATUS> {
         let head = SOFTNDK_POST {
             QpHandle: self.handle(),
@@ -242,7 +242,7 @@ impl QueuePair {
         let _ = self.pay_doorbell();
     }
 
-    /// Posts a bind, which gives the window its new token. `flags`: NDK_OP_FLAG_*.
+    /// Posts a bind and stores the window's new token. `flags`: NDK_OP_FLAG_*.
     pub(crate) fn bind(
         &self,
         context: u64,
@@ -270,7 +270,7 @@ impl QueuePair {
             ObjectHandle: window.handle(),
             ..request(NdkOperationTypeInvalidate.0.cast_unsigned(), context, flags)
         };
-        // Not by the ring: the program may release the window before the driver reads the ring.
+        // Not by the ring: the program may release the window before the driver reads the request.
         self.post_by_code(&head, &[], &[])
     }
 }

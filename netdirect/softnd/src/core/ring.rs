@@ -35,7 +35,7 @@ fn mapping(pages: &Pages) -> ND_MAPPING {
     mapping
 }
 
-/// A ring and its memory, which is dropped last.
+/// A ring and its memory. The memory is dropped last.
 #[derive(Debug)]
 pub(crate) struct Shared<R> {
     pub(crate) ring: R,
@@ -46,7 +46,8 @@ pub(crate) struct Shared<R> {
 fn allocate(kind: u32, entry_size: u32, depth: u32, context: u64) -> Result<(Mapped, Arc<Pages>), NTSTATUS> {
     let geometry = Geometry::for_depth(kind, entry_size, depth).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
     let pages = Pages::new(geometry.bytes().ok_or(STATUS_INSUFFICIENT_RESOURCES)?)?;
-    // SAFETY: as many bytes, new and zeroed, on a page boundary; they are freed after the ring.
+    // SAFETY: the pages have the geometry's size, start on a page boundary, are new and zeroed, and are freed after the
+    // ring.
     let mapped = unsafe { Mapped::create(pages.base(), geometry, context) };
     Ok((mapped, pages))
 }
@@ -84,11 +85,11 @@ struct Output {
 /// The answer to a create or modify request.
 pub(crate) struct Passed {
     pub(crate) handle: u64,
-    /// For SRQ_MODIFY: the number of requests of the old ring that the driver has not read.
+    /// Of SRQ_MODIFY: the number of requests in the old ring that the driver has not read.
     pub(crate) unread: u32,
 }
 
-/// The mappings that pass rings with a request.
+/// The mappings by which a request passes rings.
 #[derive(Default)]
 pub(crate) struct Mappings(Vec<ND_MAPPING>);
 

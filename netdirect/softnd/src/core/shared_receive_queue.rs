@@ -30,7 +30,7 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct SharedReceiveQueue {
     pending: Pending,
-    /// Dropped after the object: the driver uses it until the object is freed. `None`: receives go by
+    /// Dropped after `pending`: the driver uses the ring until the object is freed. `None`: receives go by
     /// IOCTL_SOFTNDK_SRQ_POST.
     ring: Option<Mutex<Shared<RequestRing>>>,
     adapter: Arc<Adapter>,
@@ -94,7 +94,7 @@ impl SharedReceiveQueue {
         };
         let mut ring = lock(ring);
         if ring.ring.has_ended() {
-            // An SRQ has no queue pair to report cancelled receives, so the post fails.
+            // An SRQ has no CQ for cancelled receives, so the post fails.
             return Err(STATUS_CONNECTION_INVALID);
         }
         let doorbell = ring.post(&receive_request(context), sges, &[])?;
@@ -130,7 +130,7 @@ impl SharedReceiveQueue {
         if doorbell { self.pending.object().command(IOCTL_SOFTNDK_DOORBELL) } else { Ok(()) }
     }
 
-    /// Pends until fewer receives are left than the threshold.
+    /// Pends until fewer receives than the threshold are left.
     pub(crate) fn notify(&self, overlapped: &Overlapped) -> NTSTATUS {
         self.pending.submit_handle(overlapped, IOCTL_ND_SRQ_NOTIFY)
     }

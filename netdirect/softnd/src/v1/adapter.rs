@@ -43,7 +43,7 @@ use crate::{
     hold::Hold,
 };
 
-/// The flags of registrations. Peers reach memory by windows only, which need no more than these.
+/// The flags of registrations. Peers reach memory by windows only, which need no other flags of the region.
 const FLAGS: u32 = ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_RDMA_READ_SINK;
 
 /// The part of an adapter that its objects share.
@@ -51,7 +51,7 @@ pub(super) struct Opened {
     pub(super) regions: Regions,
     pub(super) invalidations: Invalidations,
     core: Arc<adapter::Adapter>,
-    /// The file that its objects' requests pend on.
+    /// The overlapped file on which the requests of the adapter's objects pend.
     file: Handle,
     /// The channel of `file`, for the adapter's own requests.
     channel: Channel,
@@ -67,7 +67,7 @@ impl Opened {
         self.endpoints.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Its address, with a port in network byte order.
+    /// The adapter's address, with a port in network byte order.
     pub(super) fn address_with(&self, port: u16) -> SOCKADDR_INET {
         let mut address = self.address;
         address.Ipv6.sin6_port = port;
@@ -91,7 +91,7 @@ impl Adapter {
     }
 }
 
-/// Accepts TCP, or 0: no protocol named. ND_NOT_SUPPORTED: another protocol.
+/// Accepts TCP, or 0 for no protocol. ND_NOT_SUPPORTED: another protocol.
 pub(super) fn check_protocol(protocol: i32) -> Result<(), HRESULT> {
     if [0, IPPROTO_TCP].contains(&protocol) { Ok(()) } else { Err(ND_NOT_SUPPORTED) }
 }
@@ -104,7 +104,7 @@ fn limits(info: &ND2_ADAPTER_INFO) -> ND_ADAPTER_INFO1 {
         MaxInboundSge: info.MaxReceiveSge as usize,
         MaxInboundRequests: info.MaxReceiveQueueDepth as usize,
         MaxInboundLength: info.MaxTransferLength as usize,
-        // NDSPI does not say for which requests, so this is a number that all of them can have.
+        // NDSPI does not say for which requests, so this is the limit that all requests can reach.
         MaxOutboundSge: info.MaxInitiatorSge.min(info.MaxReadSge) as usize,
         MaxOutboundRequests: info.MaxInitiatorQueueDepth as usize,
         MaxOutboundLength: info.MaxTransferLength as usize,
@@ -122,13 +122,13 @@ fn limits(info: &ND2_ADAPTER_INFO) -> ND_ADAPTER_INFO1 {
 
 impl INDOverlapped_Impl for Adapter_Impl {
     unsafe fn CancelOverlappedRequests(&self) -> HRESULT {
-        // `Control` lets no control code through that waits.
+        // Nothing of `Control` is left to cancel: the driver completes its only control code at once.
         hresult(self.opened.regions.cancel())
     }
 
     unsafe fn GetOverlappedResult(&self, overlapped: *mut OVERLAPPED, transferred: *mut usize, wait: i32) -> HRESULT {
         let ended = || self.opened.regions.ended(overlapped.addr());
-        // SAFETY: the caller's, with a request that was sent.
+        // SAFETY: the caller's OVERLAPPED, with which a request was sent.
         unsafe { result(overlapped, transferred, wait != 0, ended) }
     }
 }
@@ -164,7 +164,7 @@ impl INDAdapter_Impl for Adapter_Impl {
         returned: *mut usize,
         overlapped: *mut OVERLAPPED,
     ) -> HRESULT {
-        // All other codes are between this DLL and the driver.
+        // All other control codes are private to this DLL and the driver.
         if code != IOCTL_SOFTNDK_DIAGNOSTICS {
             return ND_NOT_SUPPORTED;
         }
@@ -175,7 +175,7 @@ impl INDAdapter_Impl for Adapter_Impl {
         };
         let output = ptr::slice_from_raw_parts_mut(output.cast::<u8>(), output_length);
         let control = |overlapped: &_| {
-            // SAFETY: the caller's, valid until the request is over.
+            // SAFETY: the caller's output, valid until the request has ended.
             let status = unsafe { self.opened.channel.submit_for(overlapped, code, input, output) };
             if !returned.is_null() {
                 // SAFETY: the caller's pointer.
@@ -183,7 +183,7 @@ impl INDAdapter_Impl for Adapter_Impl {
             }
             status
         };
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, control) }
     }
 
@@ -218,7 +218,7 @@ impl INDAdapter_Impl for Adapter_Impl {
                 Err(status) => return status,
             };
             let handle = self.opened.regions.add(region);
-            // Written before the request can end, as another thread may see its end.
+            // Written before the request can end: another thread may see the end.
             // SAFETY: as before.
             unsafe { out.write(ptr::without_provenance_mut(handle as usize)) };
             let (address, length) = (buffer.addr() as u64, length as u64);
@@ -230,7 +230,7 @@ impl INDAdapter_Impl for Adapter_Impl {
             }
             status
         };
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, register) }
     }
 
@@ -238,7 +238,7 @@ impl INDAdapter_Impl for Adapter_Impl {
         let deregister = |overlapped: &_| {
             self.opened.regions.change(handle(region), overlapped, |region| region.deregister(overlapped))
         };
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, deregister) }
     }
 

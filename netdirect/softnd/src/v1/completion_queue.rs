@@ -56,18 +56,19 @@ pub(super) struct Results(Mutex<State>);
 #[derive(Default)]
 struct State {
     endpoints: HashSet<u64>,
-    /// The second result of a completion that has two, the result of its request; and the endpoint.
+    /// If a completion has two results and the last GetResults had room for the window's only: the request's result,
+    /// and its endpoint.
     left_over: Option<(u64, usize)>,
 }
 
 impl Results {
-    /// Adds an endpoint whose requests complete here.
+    /// Adds an endpoint whose requests complete to this queue.
     pub(super) fn add(&self, endpoint: u64) {
         lock(&self.0).endpoints.insert(endpoint);
     }
 
-    /// Removes an endpoint that is released. No more of its results are written: the program cannot know which would
-    /// still come, and may free its ND_RESULTs after the release.
+    /// Removes a released endpoint. Its later results are not written: the program cannot know which results are still
+    /// to come, and may free its ND_RESULTs after the release.
     pub(super) fn remove(&self, endpoint: u64) {
         let mut state = lock(&self.0);
         state.endpoints.remove(&endpoint);
@@ -75,8 +76,8 @@ impl Results {
     }
 }
 
-/// Writes the results of a completion, and passes the address of each to `give`: first of an invalidated window, then
-/// of the request.
+/// Writes the results of a completion, and passes the address of each result to `give`: first the result of an
+/// invalidated window, then the request's.
 fn fill_in(completion: &SOFTNDK_COMPLETION, invalidations: &Invalidations, mut give: impl FnMut(usize)) {
     if completion.Type == NdkOperationTypeReceiveAndInvalidate.0.cast_unsigned() {
         invalidations.write_result(completion.Output, |result| {
@@ -90,10 +91,10 @@ fn fill_in(completion: &SOFTNDK_COMPLETION, invalidations: &Invalidations, mut g
     give(result);
 }
 
-/// Writes an ND_RESULT of the program, which keeps it valid until it has got the result.
+/// Writes an ND_RESULT of the program, which keeps the ND_RESULT valid until GetResults has returned it.
 fn write(result: usize, status: NTSTATUS, transferred: u32) {
     let value = ND_RESULT { Status: from_nt(status), BytesTransferred: transferred as usize };
-    // SAFETY: not null, as posts and windows check; the program keeps it valid.
+    // SAFETY: not null, as posts and windows check; the program keeps the ND_RESULT valid.
     unsafe { pointer(result).write(value) };
 }
 
@@ -114,7 +115,7 @@ impl INDCompletionQueue_Impl for CompletionQueue_Impl {
     }
 
     unsafe fn Notify(&self, kind: u32, overlapped: *mut OVERLAPPED) -> HRESULT {
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, |overlapped| self.core.notify(kind, overlapped)) }
     }
 
@@ -132,8 +133,8 @@ impl INDCompletionQueue_Impl for CompletionQueue_Impl {
         }
         loop {
             let room = places.len() - given;
-            // One completion may have two results. If there is room for one only, it is the window's, whose ND_RESULT
-            // may not exist later: the program may release the window at any time.
+            // A completion may have two results. If there is room for one, the window's result is returned: its
+            // ND_RESULT may not exist later, as the program may release the window at any time.
             let most = room.div_ceil(2);
             let taken = self.core.poll(most, |completion| {
                 let endpoint = completion.QueuePairContext;

@@ -40,7 +40,8 @@ use crate::{
 pub(crate) struct Connector {
     core: connector::Connector,
     opened: Arc<Opened>,
-    /// The port that a connect has bound the connector to, in network byte order; 0: the driver picked one.
+    /// The port to which a connect has bound the connector, in network byte order; 0: the driver chose a port. `None`:
+    /// not bound.
     bound: Mutex<Option<u16>>,
     _hold: Hold,
 }
@@ -54,7 +55,7 @@ impl Connector {
         &self.core
     }
 
-    /// An endpoint of this adapter: parameter 1.
+    /// The endpoint behind an interface pointer. ND_INVALID_PARAMETER_1: not an endpoint of this adapter.
     ///
     /// # Safety
     /// `endpoint` is null, or a COM object that outlives the call.
@@ -65,7 +66,7 @@ impl Connector {
         found.filter(of_this).ok_or(ND_INVALID_PARAMETER_1)
     }
 
-    /// A completion queue of this adapter, or `otherwise`.
+    /// The completion queue behind an interface pointer. Error `otherwise`: not a completion queue of this adapter.
     ///
     /// # Safety
     /// `queue` is null, or a COM object that outlives the call.
@@ -88,8 +89,8 @@ impl Connector {
         unsafe { private_data(data, length, self.core.max_private_data()) }
     }
 
-    /// Binds the connector to a port of the adapter's address, unless an earlier connect, which failed, has bound it
-    /// already.
+    /// Binds the connector to a port of the adapter's address, unless an earlier connect, which failed, has already
+    /// bound it to this port.
     fn bind(&self, port: u16) -> Result<(), NTSTATUS> {
         let mut bound = lock(&self.bound);
         match *bound {
@@ -138,7 +139,7 @@ impl INDConnector_Impl for Connector_Impl {
             let inline_data = unsafe { inline_data.as_mut() };
             let asked = inline_data.as_deref().copied().unwrap_or(0);
             let granted = asked.min(info.MaxInlineDataSize as usize);
-            // All of these fit: they are below limits of 32 bits.
+            // All these sizes fit: they are below limits of 32 bits.
             let receives = Receives::Own { depth: inbound_entries as u32, sges: inbound_sges as u32 };
             let initiators = InitiatorLimits {
                 depth: outbound_entries as u32,
@@ -189,12 +190,12 @@ impl INDConnector_Impl for Connector_Impl {
             Ok(()) => self.core.connect(endpoint.core(), destination, endpoint.read_limits(), data, overlapped),
             Err(status) => status,
         };
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, connect) }
     }
 
     unsafe fn CompleteConnect(&self, overlapped: *mut OVERLAPPED) -> HRESULT {
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, |overlapped| self.core.complete_connect(overlapped)) }
     }
 
@@ -216,7 +217,7 @@ impl INDConnector_Impl for Connector_Impl {
             Err(status) => return from_nt(status),
         };
         let accept = |overlapped: &_| self.core.accept(endpoint.core(), endpoint.read_limits(), data, overlapped);
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, accept) }
     }
 
@@ -265,12 +266,12 @@ impl INDConnector_Impl for Connector_Impl {
     }
 
     unsafe fn NotifyDisconnect(&self, overlapped: *mut OVERLAPPED) -> HRESULT {
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, |overlapped| self.core.notify_disconnect(overlapped)) }
     }
 
     unsafe fn Disconnect(&self, overlapped: *mut OVERLAPPED) -> HRESULT {
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, |overlapped| self.core.disconnect(overlapped)) }
     }
 }

@@ -35,9 +35,9 @@ pub(crate) struct Endpoint {
     core: QueuePair,
     opened: Arc<Opened>,
     limits: Limits,
-    /// Its name in completions.
+    /// The endpoint's name in completions.
     name: u64,
-    /// The results of its two completion queues.
+    /// The results of the endpoint's two completion queues.
     results: [Arc<Results>; 2],
     _hold: Hold,
 }
@@ -76,8 +76,8 @@ impl Endpoint {
         self.limits.reads
     }
 
-    /// Posts the request that `head` begins, with at most `most` SGEs: inline if `may_be_inline` and the queue pair
-    /// takes as much inline data.
+    /// Posts the request with this `head` and at most `most` SGEs: inline if `may_be_inline` and the data fits the
+    /// queue pair's limit for inline data.
     ///
     /// # Safety
     /// `list` is null, or valid for `count` SGEs, which name memory that can be read if `may_be_inline`.
@@ -93,7 +93,7 @@ impl Endpoint {
         // SAFETY: as the caller says.
         let given = unsafe { array(list, count) }?;
         for (sge, given) in sges.iter_mut().zip(given) {
-            // No SGE is longer.
+            // The length of an SGE has 32 bits.
             let length = u32::try_from(given.Length).map_err(|_| STATUS_BUFFER_OVERFLOW)?;
             *sge = SOFTNDK_SGE { Address: given.pAddr.expose_provenance() as u64, Length: length, Token: 0 };
         }
@@ -126,7 +126,7 @@ impl Endpoint {
         }
     }
 
-    /// A window of this adapter.
+    /// The window behind an interface pointer. Error `otherwise`: not a window of this adapter.
     ///
     /// # Safety
     /// `window` is null, or a COM object that outlives the call.
@@ -172,7 +172,7 @@ unsafe fn transfer(
     let remote = unsafe { descriptor(remote) }?;
     let flags = flags(given, COMMON_FLAGS, ND_INVALID_PARAMETER_6)?;
     Ok(SOFTNDK_POST {
-        // If the address is outside of the window, even by an overflow, the peer refuses the request.
+        // If the address is outside of the window, also because the sum overflows, the peer refuses the request.
         RemoteAddress: u64::from_be(remote.Base).wrapping_add(offset),
         RemoteToken: u32::from_be(remote.Token),
         ..request(operation, context, flags)

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A memory window. IND2MemoryWindow has the identifier of INDMemoryWindow and one method more, so the object
-/// implements that.
+/// implements IND2MemoryWindow.
 #[implement(IND2MemoryWindow, Agile = false)]
 pub(crate) struct MemoryWindow {
     core: Window,
@@ -35,12 +35,13 @@ impl MemoryWindow {
         &self.core
     }
 
-    /// This side has invalidated the window: the ND_RESULT is not used.
+    /// Called when this side has invalidated or released the window: a peer's invalidation no longer writes the
+    /// ND_RESULT.
     pub(super) fn unbound(&self) {
         self.opened.invalidations.remove(self.core.token(), self.invalidated);
     }
 
-    /// The window was bound; `before` was its token.
+    /// Called when the window was bound; `before` is its token before the bind.
     pub(super) fn bound(&self, before: u32) {
         if self.invalidated != 0 {
             self.opened.invalidations.replace(before, self.core.token(), self.invalidated);
@@ -60,7 +61,7 @@ impl IND2MemoryWindow_Impl for MemoryWindow_Impl {
     }
 }
 
-/// The ND_RESULTs of windows, for invalidations by peers: their addresses, by the windows' tokens.
+/// The addresses of the ND_RESULTs for invalidations by peers, by the tokens of their windows.
 #[derive(Default)]
 pub(super) struct Invalidations(Mutex<HashMap<u32, usize>>);
 
@@ -80,8 +81,8 @@ impl Invalidations {
         }
     }
 
-    /// A peer has invalidated the window with this token: calls `write` with the address of its ND_RESULT, if it has
-    /// one. The lock is held, so that a release of the window waits.
+    /// A peer has invalidated the window with this token: calls `write` with the address of the window's ND_RESULT, if
+    /// there is one. The lock is held during the call, so that a release of the window waits.
     pub(super) fn write_result(&self, token: u32, write: impl FnOnce(usize)) {
         let mut results = lock(&self.0);
         if let Some(result) = results.remove(&token) {

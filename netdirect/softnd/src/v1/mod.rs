@@ -1,7 +1,7 @@
 //! Version 1 of the interfaces: COM objects over `core`, one file each.
 //!
-//! Unlike in version 2, the requests of all objects of an adapter pend on one file, the adapter gives handles of
-//! registered memory (`regions.rs`), and the address of its ND_RESULT is the context of a request.
+//! Unlike in version 2, the requests of all objects of an adapter pend on one file, registered memory has handles
+//! (`regions.rs`), and the context of a request is the address of its ND_RESULT.
 
 mod adapter;
 mod completion_queue;

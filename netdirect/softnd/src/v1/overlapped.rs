@@ -21,15 +21,15 @@ macro_rules! overlapped {
                 transferred: *mut usize,
                 wait: i32,
             ) -> windows_core::HRESULT {
-                // SAFETY: the caller's, with a request that was sent.
+                // SAFETY: the caller's OVERLAPPED, with which a request was sent.
                 unsafe { $crate::v1::overlapped::result(overlapped, transferred, wait != 0, || {}) }
             }
         }
     };
 }
 
-/// The status of an OVERLAPPED's request, and in `transferred` the bytes that it returned. Calls `ended` if it has
-/// ended.
+/// Returns the status of an OVERLAPPED's request, and in `transferred` the bytes that the request returned. Calls
+/// `ended` if the request has ended.
 ///
 /// # Safety
 /// `overlapped` is null, or the OVERLAPPED of a request that was sent; `transferred` is null or valid.

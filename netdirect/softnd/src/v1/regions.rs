@@ -24,7 +24,7 @@ struct Table {
 }
 
 struct Slot {
-    /// The number of regions that the slot has held, so that no two regions in it have one handle.
+    /// The number of regions that the slot has held, so that two regions in the slot never have one handle.
     generation: u32,
     region: Option<Arc<Region>>,
 }
@@ -40,7 +40,7 @@ impl Regions {
         });
         let slot = &mut table.slots[index as usize];
         slot.region = Some(Arc::new(region));
-        // Counted from 1: no handle is null.
+        // Index + 1: no handle is null.
         u64::from(slot.generation) << 32 | u64::from(index + 1)
     }
 
@@ -54,7 +54,7 @@ impl Regions {
         let region = slot.region.take();
         table.free.push(index);
         drop(table);
-        // The drop sends a request to the driver: not with the lock held.
+        // Without the lock: the drop sends a request to the driver.
         drop(region);
     }
 
@@ -66,12 +66,12 @@ impl Regions {
 
     /// The local token of a region; 0, which is no token, if there is no such region.
     pub(super) fn local_token(&self, handle: u64) -> u32 {
-        // Not with the lock held, as `tokens` may send a request to the driver.
+        // Without the lock: `tokens` may send a request to the driver.
         self.find(handle).map_or(0, |region| region.tokens().LocalToken)
     }
 
-    /// Sends a registration or deregistration of a region. When the request has ended, the handle is freed unless the
-    /// region is registered. STATUS_INVALID_HANDLE: no region has the handle.
+    /// Sends a registration or deregistration of a region. When the request has ended and the region is not registered,
+    /// the handle is freed. STATUS_INVALID_HANDLE: no region has the handle.
     pub(super) fn change(
         &self,
         handle: u64,
@@ -79,8 +79,7 @@ impl Regions {
         send: impl FnOnce(&Region) -> NTSTATUS,
     ) -> NTSTATUS {
         let Some(region) = self.find(handle) else { return STATUS_INVALID_HANDLE };
-        // If the program uses this OVERLAPPED again, its earlier request has ended, and the program did not ask for the
-        // result.
+        // If the OVERLAPPED is in the table, its earlier request has ended and the program did not ask for the result.
         self.ended(overlapped.address());
         lock(&self.changing).insert(overlapped.address(), handle);
         let status = send(&region);
@@ -90,13 +89,13 @@ impl Regions {
         status
     }
 
-    /// The request of an OVERLAPPED has ended. Its status is not read: the program may have used the OVERLAPPED for
-    /// other requests since.
+    /// Called when the request of an OVERLAPPED has ended. The status is not read from the OVERLAPPED: the program may
+    /// have used it for other requests since.
     pub(super) fn ended(&self, overlapped: usize) {
         let mut changing = lock(&self.changing);
         let handle = changing.remove(&overlapped);
-        // If another request for the region is under way, this one was refused because of it, and the end of the other
-        // one decides.
+        // If another request for the region is in progress, the driver has refused this request because of that one,
+        // and the end of that one decides.
         let handle = handle.filter(|handle| changing.values().all(|other| other != handle));
         drop(changing);
         let region = handle.and_then(|handle| Some((handle, self.find(handle)?)));

@@ -33,8 +33,8 @@ use crate::{
     hold::Hold,
 };
 
-/// The fewest SGEs that initiator requests may have, whatever the program asks for. Microsoft's ndmw asks for 1 and
-/// sends 2, which hardware takes: the smallest entry of its queues has room for more.
+/// The fewest SGEs that initiator requests may have, whatever the program requests. Microsoft's ndmw requests 1 and
+/// posts 2, which hardware accepts: the smallest entry of its queues has room for more.
 const GRANTED_SGES: u32 = 4;
 
 #[implement(IND2Adapter, Agile = false)]
@@ -48,7 +48,7 @@ impl Adapter {
         Self { core, _hold: Hold::new() }
     }
 
-    /// A completion queue of this adapter, or `otherwise`.
+    /// The completion queue behind an interface pointer. Error `otherwise`: not a completion queue of this adapter.
     ///
     /// # Safety
     /// `queue` is null, or a COM object that outlives the call.
@@ -66,7 +66,7 @@ impl Adapter {
     /// Both completion queues of a queue pair: parameters 2 and 3.
     ///
     /// # Safety
-    /// Each is null, or a COM object that outlives the call.
+    /// Each pointer is null, or a COM object that outlives the call.
     unsafe fn completion_queues(
         &self,
         receive: *mut c_void,

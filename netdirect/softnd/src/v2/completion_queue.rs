@@ -61,7 +61,7 @@ impl IND2CompletionQueue_Impl for CompletionQueue_Impl {
     }
 
     unsafe fn Notify(&self, kind: u32, overlapped: *mut OVERLAPPED) -> HRESULT {
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, |overlapped| self.core.notify(kind, overlapped)) }
     }
 

@@ -33,7 +33,7 @@ impl Connector {
         &self.core
     }
 
-    /// A queue pair of this adapter: parameter 1.
+    /// The queue pair behind an interface pointer. ND_INVALID_PARAMETER_1: not a queue pair of this adapter.
     ///
     /// # Safety
     /// `queue_pair` is null, or a COM object that outlives the call.
@@ -82,12 +82,12 @@ impl IND2Connector_Impl for Connector_Impl {
         };
         let limits = ND_READ_LIMITS { Inbound: inbound, Outbound: outbound };
         let connect = |overlapped: &_| self.core.connect(queue_pair.core(), destination, limits, data, overlapped);
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, connect) }
     }
 
     unsafe fn CompleteConnect(&self, overlapped: *mut OVERLAPPED) -> HRESULT {
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, |overlapped| self.core.complete_connect(overlapped)) }
     }
 
@@ -112,7 +112,7 @@ impl IND2Connector_Impl for Connector_Impl {
         };
         let limits = ND_READ_LIMITS { Inbound: inbound, Outbound: outbound };
         let accept = |overlapped: &_| self.core.accept(queue_pair.core(), limits, data, overlapped);
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, accept) }
     }
 
@@ -157,12 +157,12 @@ impl IND2Connector_Impl for Connector_Impl {
     }
 
     unsafe fn NotifyDisconnect(&self, overlapped: *mut OVERLAPPED) -> HRESULT {
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, |overlapped| self.core.notify_disconnect(overlapped)) }
     }
 
     unsafe fn Disconnect(&self, overlapped: *mut OVERLAPPED) -> HRESULT {
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, |overlapped| self.core.disconnect(overlapped)) }
     }
 }

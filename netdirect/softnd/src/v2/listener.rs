@@ -53,7 +53,7 @@ impl IND2Listener_Impl for Listener_Impl {
         let of_this = connector.filter(|found| Arc::ptr_eq(found.core().adapter(), self.core.adapter()));
         let Some(connector) = of_this else { return ND_INVALID_PARAMETER_1 };
         let request = |overlapped: &_| self.core.connection_request(connector.core(), overlapped);
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, request) }
     }
 }

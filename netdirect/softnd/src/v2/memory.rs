@@ -41,12 +41,12 @@ impl IND2MemoryRegion_Impl for MemoryRegion_Impl {
         overlapped: *mut OVERLAPPED,
     ) -> HRESULT {
         let (address, length) = (buffer.addr() as u64, length as u64);
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, |overlapped| self.core.register(address, length, flags, overlapped)) }
     }
 
     unsafe fn Deregister(&self, overlapped: *mut OVERLAPPED) -> HRESULT {
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, |overlapped| self.core.deregister(overlapped)) }
     }
 

@@ -1,6 +1,6 @@
 //! Version 2 of the interfaces: COM objects over `core`, one file each.
 //!
-//! Pointer arguments are checked here, because return values of NDSPI name parameters by their number.
+//! Pointer arguments are checked here, because NDSPI's return values give the number of the invalid parameter.
 
 mod adapter;
 mod completion_queue;

@@ -13,7 +13,7 @@ macro_rules! overlapped {
                 overlapped: *mut windows_sys::Win32::System::IO::OVERLAPPED,
                 wait: i32,
             ) -> windows_core::HRESULT {
-                // SAFETY: the caller's, with a request that was sent.
+                // SAFETY: the caller's OVERLAPPED, with which a request was sent.
                 unsafe { $crate::arguments::with(overlapped, |overlapped| overlapped.result(wait != 0)) }
             }
         }

@@ -41,7 +41,7 @@ impl QueuePair {
     /// Posts a send, read or write.
     ///
     /// # Safety
-    /// `list` is null, or valid for `count` SGEs; with NDK_OP_FLAG_INLINE they name memory that can be read.
+    /// `list` is null, or valid for `count` SGEs; with NDK_OP_FLAG_INLINE the SGEs name memory that can be read.
     unsafe fn post(&self, head: &SOFTNDK_POST, list: *const ND2_SGE, count: u32) -> Result<(), NTSTATUS> {
         // SAFETY: as the caller says.
         let sges = unsafe { sges(list, count) }?;
@@ -66,7 +66,7 @@ pub(super) unsafe fn sges<'a>(list: *const ND2_SGE, count: u32) -> Result<&'a [S
     unsafe { array(list.cast(), count) }
 }
 
-/// The HRESULT of a post whose flags are its sixth parameter.
+/// The HRESULT of a post whose flags are the sixth parameter.
 fn sixth(result: Result<(), NTSTATUS>) -> HRESULT {
     match result {
         Err(STATUS_INVALID_PARAMETER_4) => ND_INVALID_PARAMETER_6,

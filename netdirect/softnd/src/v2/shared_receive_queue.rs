@@ -49,7 +49,7 @@ impl IND2SharedReceiveQueue_Impl for SharedReceiveQueue_Impl {
     }
 
     unsafe fn Notify(&self, overlapped: *mut OVERLAPPED) -> HRESULT {
-        // SAFETY: the caller's, valid until the request is over.
+        // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, |overlapped| self.core.notify(overlapped)) }
     }
 

@@ -1,4 +1,4 @@
-//! softndk.sys as the device. Its NTSTATUS are what the interfaces return.
+//! softndk.sys as the device. The interfaces return its NTSTATUS unchanged.
 #![expect(unsafe_code, reason = "requests whose output is written later, and calls into kernel32")]
 
 use std::{os::windows::io::IntoRawHandle as _, ptr};
@@ -42,7 +42,7 @@ fn control_overlapped(file: &Handle, code: u32, input: &[u8], output: &mut [u8])
     // SAFETY: new.
     let event = unsafe { Handle::own(event) }.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
     let mut block = IO_STATUS_BLOCK::default();
-    // SAFETY: all buffers outlive the call and the request, whose end is waited for.
+    // SAFETY: all buffers outlive the call and the request: this function waits for the request's end.
     let mut status =
         unsafe { send(file.as_raw(), event.as_raw(), ptr::null(), &raw mut block, code, input, &raw mut *output) };
     if status == STATUS_PENDING {
@@ -51,7 +51,7 @@ fn control_overlapped(file: &Handle, code: u32, input: &[u8], output: &mut [u8])
         // SAFETY: the request has ended, so the kernel no longer writes to the block.
         status = NTSTATUS(unsafe { (&raw const block.Anonymous.Status).read_volatile() });
     }
-    // The driver returns no other kind of success.
+    // The driver returns no success but STATUS_SUCCESS.
     if status.is_success() { Ok(block.Information.min(output.len())) } else { Err(status) }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn control_bare(code: u32, input: &[u8], output: &mut [u8]) -> Result
 #[derive(Debug)]
 pub(crate) struct File {
     file: SynchronousFile,
-    /// The identifier of its provider context.
+    /// The identifier of the file's provider context.
     context: u64,
 }
 
@@ -88,7 +88,7 @@ impl File {
         self.file.control(code, input, output)
     }
 
-    /// A new overlapped file of its provider context.
+    /// A new overlapped file of this file's provider context.
     pub(super) fn open_overlapped(&self) -> Result<Handle, NTSTATUS> {
         let file = open_overlapped().map_err(not_opened)?;
         // SAFETY: new.
@@ -99,12 +99,12 @@ impl File {
     }
 
     /// The channel of an overlapped file of this provider context. STATUS_INVALID_HANDLE: `overlapped` is not a handle.
-    /// STATUS_INVALID_PARAMETER_2: it is another kind of handle.
+    /// STATUS_INVALID_PARAMETER_2: the handle is not an overlapped file of this provider context.
     pub(super) fn channel(&self, overlapped: HANDLE) -> Result<Channel, NTSTATUS> {
         let file = Handle::duplicate(overlapped)?;
         let mut id = SOFTNDK_FILE_ID::new_zeroed();
         match control_overlapped(&file, IOCTL_SOFTNDK_FILE_ID, handle(0).as_bytes(), id.as_mut_bytes()) {
-            // Object handles are valid for files of one provider context only.
+            // Object handles are valid only on files of their provider context.
             Ok(_) if id.Id == self.context => Ok(Channel(file)),
             _ => Err(STATUS_INVALID_PARAMETER_2),
         }
@@ -116,7 +116,8 @@ impl File {
 pub(crate) struct Channel(Handle);
 
 impl Channel {
-    /// Sends a request that may pend. Unless this returns an error, `overlapped` reports its end, see [`Overlapped`].
+    /// Sends a request that may pend. Unless the call returns an error, `overlapped` reports the end of the request,
+    /// see [`Overlapped`].
     ///
     /// # Safety
     /// `output` is valid until the request has ended.

@@ -1,4 +1,4 @@
-//! The control device that the DLL uses: softndk.sys (`driver.rs`), or, where that is not loaded, a device in the
+//! The control device that the DLL uses: softndk.sys (`driver.rs`), or, if the driver is not loaded, a device in the
 //! program's process (`process`). `mode.rs` chooses.
 #![expect(unsafe_code, reason = "requests with an output that is written later, and a call into kernel32")]
 
@@ -29,8 +29,8 @@ pub(crate) enum File {
 }
 
 impl File {
-    /// Opens the device, with a provider context of its own. Errors: as [`Mode::chosen`]; STATUS_DEVICE_REMOVED: the
-    /// device is not there.
+    /// Opens the device, with a provider context of its own. Errors: those of [`Mode::chosen`]; STATUS_DEVICE_REMOVED:
+    /// the device is not there.
     pub(crate) fn open() -> Result<Self, NTSTATUS> {
         match Mode::chosen(driver::is_there)? {
             Mode::Driver => driver::File::open().map(Self::Driver),
@@ -63,7 +63,7 @@ impl File {
         Ok(output)
     }
 
-    /// A new overlapped file of its provider context, for the program.
+    /// A new overlapped file of this file's provider context, for the program.
     pub(crate) fn open_overlapped(&self) -> Result<Handle, NTSTATUS> {
         match self {
             Self::Driver(file) => file.open_overlapped(),
@@ -71,9 +71,9 @@ impl File {
         }
     }
 
-    /// The channel of an overlapped file of this provider context; it keeps the file open. STATUS_INVALID_HANDLE:
-    /// `overlapped` is not a handle. STATUS_INVALID_PARAMETER_2: it is another kind of handle; each function that takes
-    /// one has it as its second parameter.
+    /// The channel of an overlapped file of this provider context; the channel keeps the file open.
+    /// STATUS_INVALID_HANDLE: `overlapped` is not a handle. STATUS_INVALID_PARAMETER_2: the handle is not an overlapped
+    /// file of this provider context; NDSPI's functions have such a handle as their second parameter.
     pub(crate) fn channel(&self, overlapped: HANDLE) -> Result<Channel, NTSTATUS> {
         match self {
             Self::Driver(file) => file.channel(overlapped).map(Channel::Driver),
@@ -82,7 +82,7 @@ impl File {
     }
 }
 
-/// Counts of the device's live objects, the file that this call opens included.
+/// Returns counts of the device's live objects, including the file that this call opens.
 pub(crate) fn diagnostics() -> Result<SOFTNDK_DIAGNOSTICS, NTSTATUS> {
     let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
     let mut found = SOFTNDK_DIAGNOSTICS::new_zeroed();
@@ -104,7 +104,8 @@ pub(crate) enum Channel {
 }
 
 impl Channel {
-    /// Sends a request that may pend. Unless this returns an error, `overlapped` reports its end, see [`Overlapped`].
+    /// Sends a request that may pend. Unless the call returns an error, `overlapped` reports the end of the request,
+    /// see [`Overlapped`].
     pub(crate) fn submit(&self, overlapped: &Overlapped, code: u32, input: &[u8]) -> NTSTATUS {
         let nothing = ptr::slice_from_raw_parts_mut(ptr::null_mut(), 0);
         // SAFETY: no output.
@@ -131,10 +132,10 @@ impl Channel {
     }
 }
 
-/// Sets the completion modes of an overlapped file: a request that succeeds in the call sends no packet to the
+/// Sets the completion modes of an overlapped file: a request that succeeds in the call queues no packet to the
 /// completion port, and no request signals the file itself.
 fn set_completion_modes(file: &Handle) -> Result<(), NTSTATUS> {
-    // Constants of FileSystem that windows-sys does not have there.
+    // Constants that windows-sys does not declare in Win32::Storage::FileSystem.
     const FILE_SKIP_COMPLETION_PORT_ON_SUCCESS: u8 = 1;
     const FILE_SKIP_SET_EVENT_ON_HANDLE: u8 = 2;
     let modes = FILE_SKIP_COMPLETION_PORT_ON_SUCCESS | FILE_SKIP_SET_EVENT_ON_HANDLE;

@@ -7,7 +7,7 @@ use std::{
 
 use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_PARAMETER};
 
-/// The environment variable that chooses.
+/// The environment variable that chooses the device.
 const VARIABLE: &str = "SOFTND_MODE";
 
 /// The device that a program uses.
@@ -20,9 +20,9 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// The choice of the variable. If it is not set: softndk.sys, or, if `is_there` finds no driver, the process; that
-    /// choice stays, so a driver that is unloaded is not replaced under its program. STATUS_INVALID_PARAMETER: another
-    /// value, which is reported on standard error once.
+    /// The device that the environment variable names. If the variable is not set: the process if `is_there` finds no
+    /// driver, else softndk.sys. That choice is made once, so a device in the process never replaces a driver that is
+    /// unloaded later. STATUS_INVALID_PARAMETER: another value, which is reported on standard error once.
     pub(super) fn chosen(is_there: impl FnOnce() -> Result<(), NTSTATUS>) -> Result<Self, NTSTATUS> {
         static CHOSEN: OnceLock<Mode> = OnceLock::new();
         match env::var_os(VARIABLE) {

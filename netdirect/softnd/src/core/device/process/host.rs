@@ -29,12 +29,11 @@ use super::{memory::ProcessMemory, request::ProcessRequest};
 /// A NET_LUID that no interface has: type "other" (1), highest index.
 const ADAPTER_ID: u64 = 0x0001_ffff_ff00_0000;
 
-/// The environment variable for CRCs on TCP connections. 1: always, even if the peer asks for none; 0, as without the
-/// variable: only if the peer asks for them.
+/// The environment variable for CRCs on TCP connections. 1: always. 0, or not set: only if the peer asks for CRCs.
 const CRC: &str = "SOFTND_CRC";
 
-/// The environment variable for the seconds that a send waits for a receive of its peer, up to [`SEND_TIMEOUT_MAX`]; 0:
-/// no limit.
+/// The environment variable for the seconds that a send waits for a receive of its peer, at most [`SEND_TIMEOUT_MAX`];
+/// 0: without limit.
 const SEND_TIMEOUT: &str = "SOFTND_SEND_TIMEOUT";
 const SEND_TIMEOUT_MAX: u32 = 3600;
 
@@ -46,7 +45,7 @@ pub(super) struct ProcessHost {
 }
 
 impl ProcessHost {
-    /// STATUS_INVALID_PARAMETER: a variable has another value, which is reported on standard error.
+    /// STATUS_INVALID_PARAMETER: an environment variable has an invalid value, which is reported on standard error.
     pub(super) fn new() -> Result<Self, NTSTATUS> {
         let provider = Provider::new(&[])?;
         // The driver's parameter `Crc`.
@@ -71,8 +70,8 @@ impl ProcessHost {
         Ok(Self { provider, registered: Arc::default() })
     }
 
-    /// Gives the adapter the present addresses of the machine, and removes others. Without memory it keeps the
-    /// addresses that it has.
+    /// Gives the adapter the machine's present addresses, and removes all others. Without memory the adapter keeps its
+    /// old addresses.
     pub(super) fn look_for_addresses(&self) {
         let Ok(interfaces) = if_addrs::get_if_addrs() else { return };
         // A link-local address needs an interface, which an address of an adapter cannot name. Windows binds no socket
@@ -84,7 +83,8 @@ impl ProcessHost {
         let found = [others, loopback].concat();
         let _without_memory_they_stay = self.provider.retain_addresses(|address| found.contains(&address));
         for address in found {
-            // If there is no room for one more, the adapter works without it.
+            // If the adapter's list of addresses is full, or there is no memory, the adapter works without this
+            // address.
             let _added = self.provider.add_address(address);
         }
     }
@@ -108,7 +108,7 @@ unsafe impl AdapterSource<Hosted> for ProcessHost {
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
         // SAFETY: the caller's contract is the same.
         let lingering = unsafe { Provider::<Hosted>::close(adapter, passive) };
-        // If the process exited now, its connections would be reset: wait, so that sent data arrives.
+        // If the process exited now, its connections would be reset: wait until sent data has arrived.
         lingering.wait(passive);
     }
 }
@@ -120,9 +120,10 @@ unsafe impl Host for ProcessHost {
     type Request = ProcessRequest;
     type Pinned = ProcessMemory;
 
-    /// No memory is locked. A program may register half of this: more than most machines have, and still a bound.
+    /// No memory is locked: this is only a bound. A program may register half of it, more than the memory of most
+    /// machines.
     const MAX_PINNED_BYTES: u64 = 64 << 30;
-    /// No limit: it is the program's own memory.
+    /// No limit: the memory is the program's own.
     const MAX_POOL_BYTES: u64 = u64::MAX;
 
     fn adapter_id(&self) -> u64 {

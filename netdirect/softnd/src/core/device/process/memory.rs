@@ -22,8 +22,8 @@ use windows_sys::Win32::System::Memory::{
 
 use crate::core::pages::{self, Pages};
 
-/// A range of the program's memory, described by an MDL. The program may free it at any time: a process cannot lock
-/// memory against itself.
+/// A range of the program's memory, described by an MDL. The program may free the memory at any time: a process cannot
+/// lock memory against itself.
 pub(super) struct ProcessMemory {
     /// The DLL's own pages, if the memory is a ring.
     _pages: Option<Arc<Pages>>,
@@ -33,8 +33,8 @@ pub(super) struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Describes `length` bytes (not 0) at `address`, and adds them to `total`. STATUS_ACCESS_VIOLATION: not all of
-    /// them can be read, or written if `write`.
+    /// Describes `length` bytes (not 0) at `address`, and adds them to `total`. STATUS_ACCESS_VIOLATION: not all bytes
+    /// can be read, or, if `write`, written.
     pub(super) fn describe(address: u64, length: usize, write: bool, total: &Arc<AtomicU64>) -> Result<Self, NTSTATUS> {
         let first = usize::try_from(address).map_err(|_| STATUS_ACCESS_VIOLATION)?;
         let end = first.checked_add(length).ok_or(STATUS_ACCESS_VIOLATION)?;
@@ -52,13 +52,14 @@ impl ProcessMemory {
     }
 }
 
-/// The end of the pages with the protection of the page at `address`. `None`: that page does not allow the access.
+/// The end of the range of pages with the protection of the page at `address`. `None`: that page does not allow the
+/// access.
 fn accessible(address: usize, write: bool) -> Option<usize> {
     const WRITABLE: u32 = PAGE_READWRITE | PAGE_WRITECOPY | PAGE_EXECUTE_READWRITE | PAGE_EXECUTE_WRITECOPY;
     const READABLE: u32 = WRITABLE | PAGE_READONLY | PAGE_EXECUTE_READ;
     let mut found = MEMORY_BASIC_INFORMATION::default();
     let length = size_of::<MEMORY_BASIC_INFORMATION>();
-    // SAFETY: any address may be queried; a local of that length.
+    // SAFETY: any address may be queried; `found` is a local of `length` bytes.
     let known = unsafe { VirtualQuery(ptr::without_provenance(address), &raw mut found, length) } != 0;
     let allowed = if write { WRITABLE } else { READABLE };
     let is_accessible = found.State == MEM_COMMIT && found.Protect & allowed != 0 && found.Protect & PAGE_GUARD == 0;

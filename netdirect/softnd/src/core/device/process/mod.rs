@@ -1,7 +1,7 @@
 //! The device in the program's own process: the crates of softndk.sys over a process instead of a kernel. `host.rs` is
 //! the host of the control device, `request.rs` its requests, `pipe.rs` the overlapped files.
 //!
-//! There is one device for the life of the process. It has threads, so it keeps the DLL loaded.
+//! There is one device for the life of the process. The device has threads, so it keeps the DLL loaded.
 #![expect(unsafe_code, reason = "requests with an output that is written later, and a call into kernel32")]
 
 mod host;
@@ -36,7 +36,7 @@ use self::{
 use super::handle;
 use crate::core::{handle::Handle, lock, overlapped::Overlapped};
 
-/// The identifier of this process for the control device, which has no other.
+/// The identifier of this process for the control device, which no other process uses.
 const PROCESS: u64 = 0;
 
 /// The device, made at the first use.
@@ -128,7 +128,7 @@ impl File {
         Ok(file)
     }
 
-    /// The channel of an overlapped file of this one. Errors: as [`super::File::channel`].
+    /// The channel of an overlapped file of this file. Errors: those of [`super::File::channel`].
     pub(super) fn channel(&self, overlapped: HANDLE) -> Result<Channel, NTSTATUS> {
         let file = Handle::duplicate(overlapped)?;
         let pipe = pipe::name(&file).and_then(|name| lock(&self.overlapped).get(&name).cloned());
@@ -137,7 +137,7 @@ impl File {
     }
 }
 
-/// An overlapped file, and the file of the control device that its requests are sent to.
+/// An overlapped file, and the file of the control device to which the overlapped file's requests are sent.
 #[derive(Debug)]
 pub(crate) struct Channel {
     opened: Arc<Opened>,
@@ -145,7 +145,8 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Sends a request that may pend. Unless this returns an error, `overlapped` reports its end, see [`Overlapped`].
+    /// Sends a request that may pend. Unless the call returns an error, `overlapped` reports the end of the request,
+    /// see [`Overlapped`].
     ///
     /// # Safety
     /// `output` is valid until the request has ended.

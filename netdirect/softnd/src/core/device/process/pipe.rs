@@ -1,9 +1,9 @@
 //! Overlapped files of a process without the driver.
 //!
-//! The file that a program gets is one end of a pipe: a handle that can have a completion port. A request does no I/O
-//! on it while it is under way. At its end, a read with the program's context is started and completed at once, by a
-//! message from the other end, or by a cancellation if the request has failed: so the system queues a packet to the
-//! port. Only the system knows which port that is.
+//! The file that a program gets is one end of a named pipe: a handle that can have a completion port. A pending request
+//! does no I/O on the pipe. When the request ends, the DLL starts a read on the program's end, with the program's
+//! context, and completes that read at once: by a message from the other end, or, if the request failed, by a
+//! cancellation. Then the system queues a packet to the port. Only the system knows the port of the handle.
 #![expect(unsafe_code, reason = "calls into ntdll and kernel32")]
 
 use std::{
@@ -52,9 +52,9 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    /// Makes a pipe. Returns its name and the program's end too.
+    /// Makes a pipe. Returns also its name and the program's end.
     pub(super) fn create() -> Result<(String, Handle, Self), NTSTATUS> {
-        // Another process must not guess the name and connect first.
+        // With a name that another process could guess, that process could connect first.
         let name = format!("softnd.{}.{:016x}", process::id(), RandomState::new().hash_one(()));
         let path: Vec<u16> = FOLDER.encode_utf16().chain(name.encode_utf16()).chain([0]).collect();
         let access = PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED | FILE_FLAG_FIRST_PIPE_INSTANCE;
@@ -79,8 +79,8 @@ impl Pipe {
         unsafe { PeekNamedPipe(end.as_raw(), nothing, 0, ptr::null_mut(), ptr::null_mut(), ptr::null_mut()) == 0 }
     }
 
-    /// Queues a packet with `context` to the completion port of `file`, the program's end, if it has one: for a request
-    /// that ended with `status` and returned `bytes` bytes. The packet of any failed request has
+    /// Queues a packet with `context` to the completion port of `file`, the program's end, if the file has a port: for
+    /// a request that ended with `status` and returned `bytes` bytes. If the request failed, the packet has
     /// ERROR_OPERATION_ABORTED.
     pub(super) fn send_packet(&self, file: &Handle, context: *const c_void, status: NTSTATUS, bytes: usize) {
         // One read at a time, so that each read gets its own message.
@@ -99,11 +99,11 @@ impl Pipe {
                 ptr::null(),
             )
         };
-        // Without memory for the read there is no packet.
+        // If the system has no memory for the read, there is no packet.
         if read == STATUS_PENDING.0 && !(status.is_success() && write(&end, bytes)) {
             let mut block = IO_STATUS_BLOCK::default();
-            // SAFETY: an open handle; the first block is only compared with the block of the read, the second one
-            // outlives the call.
+            // SAFETY: an open handle; the first block only selects the read to cancel, the second block outlives the
+            // call.
             unsafe { NtCancelIoFileEx(file.as_raw(), SINK.block.get(), &raw mut block) };
         }
     }
@@ -116,7 +116,7 @@ struct Sink {
     room: UnsafeCell<[u8; MOST_RETURNED]>,
 }
 
-// SAFETY: only the system writes to it, and no code reads it.
+// SAFETY: only the system writes to the sink, and no code reads it.
 unsafe impl Sync for Sink {}
 
 static SINK: Sink = Sink {
@@ -132,7 +132,7 @@ fn write(end: &Handle, bytes: usize) -> bool {
     unsafe { WriteFile(end.as_raw(), message.as_ptr(), length, &raw mut written, ptr::null_mut()) != 0 }
 }
 
-/// The last component of a file's name: of an end of a pipe, the pipe's name. `None`: the file has no name.
+/// The last component of a file's name: the pipe's name, if the file is an end of a pipe. `None`: the file has no name.
 pub(super) fn name(file: &Handle) -> Option<String> {
     /// More characters than the names of this DLL's pipes have.
     const ROOM: usize = 128;

@@ -37,13 +37,12 @@ pub(super) struct Target {
     pub(super) pipe: Arc<Pipe>,
 }
 
-/// The ways by which a program learns of the end of a request: the OVERLAPPED, its event, and the file's completion
-/// port.
+/// Reports the end of a request to the program: by the OVERLAPPED, its event, and the file's completion port.
 pub(super) struct Told {
     overlapped: Overlapped,
     /// Null: no packet for the completion port.
     context: *const c_void,
-    /// A duplicate, which stays open if the program closes its own handle.
+    /// A duplicate: the program may close its own handle while the request pends.
     event: Option<Handle>,
     target: Arc<Target>,
     output: *mut [u8],
@@ -53,8 +52,8 @@ pub(super) struct Told {
 unsafe impl Send for Told {}
 
 impl Told {
-    /// For an OVERLAPPED that was prepared for the request; `begun` is the result of that. STATUS_INVALID_HANDLE: its
-    /// event is not a handle of an event.
+    /// `begun` is the result of [`Overlapped::begin`] for this request. STATUS_INVALID_HANDLE: the OVERLAPPED's event
+    /// is not a handle of an event.
     ///
     /// # Safety
     /// The OVERLAPPED and `output` are valid until the request has ended.
@@ -70,12 +69,12 @@ impl Told {
         Ok(Self { overlapped: overlapped.clone(), context, event, target: target.clone(), output })
     }
 
-    /// Reports the end of the request. If it was not pended (`pended` is false), the call that sent it returns the
-    /// result of this function. A success is always reported by packet and event, and the call returns STATUS_PENDING,
-    /// as programs wait for the end without a look at the call's result. A refusal of a request that was not pended is
-    /// returned by the call, without packet and event.
+    /// Reports the end of the request. If the request did not pend (`pended` is false), the call that sent it returns
+    /// the result of this function. Every success is reported by packet and event, and the call returns STATUS_PENDING:
+    /// programs wait for the end without a look at the call's result. If a request that did not pend fails, only the
+    /// call returns the error, without packet and event.
     fn end(self, status: NTSTATUS, output: &[u8], pended: bool) -> NTSTATUS {
-        // SAFETY: the program's output is valid by contract of `new`, has at least as many bytes (`complete`
+        // SAFETY: the program's output is valid by contract of `new`, is at least as long as `output` (`complete`
         // truncates), and does not overlap memory of this DLL.
         unsafe { ptr::copy_nonoverlapping(output.as_ptr(), self.output.cast::<u8>(), output.len()) };
         self.overlapped.end(status, output.len());
@@ -157,7 +156,7 @@ impl Request for ProcessRequest {
         self.complete(status, information)
     }
 
-    /// There is no I/O manager that cancels requests: programs cancel them by the object's `*_CANCEL_IO`.
+    /// No I/O manager cancels requests: programs cancel them by the object's `*_CANCEL_IO`.
     fn pend(&mut self, _id: u64) -> bool {
         self.pended = true;
         true
