@@ -8,9 +8,9 @@ pub struct Layout {
     pub name: &'static str,
     /// Bytes.
     pub size: usize,
-    /// Whether it is a whole structure, a dispatch table or a prefix.
+    /// A whole structure, a dispatch table or a prefix.
     pub kind: Kind,
-    /// In declaration order. Fields called `Padding…` are alignment gaps made explicit.
+    /// The fields in declaration order. Fields called `Padding…` are explicit alignment gaps.
     pub fields: &'static [Field],
 }
 
@@ -21,8 +21,8 @@ pub enum Kind {
     Struct,
     /// A dispatch table; its function pointers are never null.
     Table,
-    /// The first fields of a structure whose size depends on the version of Windows. Code reads it through a pointer
-    /// only.
+    /// The first fields of a structure whose size depends on the version of Windows. Code reads the structure through a
+    /// pointer only.
     Prefix,
 }
 

@@ -3,7 +3,7 @@
 
 use crate::describe::{Layout, Number, Prototype};
 
-/// The structures of ndioctl.h. All others come from the WDK or are SoftNDK's own.
+/// The structures of ndioctl.h. All other structures come from the WDK or are SoftNDK's own.
 pub const ND_IOCTL_LAYOUTS: &[&[Layout]] = &[
     crate::nd_ioctl::adapter::ND_ADAPTER_LAYOUTS,
     crate::nd_ioctl::kernel::KERNEL_LAYOUTS,

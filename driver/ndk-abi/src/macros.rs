@@ -3,9 +3,9 @@
 
 /// Declares `repr(C)` structures with their size and the offset of each field, checked at compile time.
 ///
-/// All zero is a valid value of a `struct`, which gets [`crate::describe::ZeroInit`]. A `table` does not: its function
-/// pointers are never null. A `prefix` is the start of a longer structure, which code reads through a pointer only; it
-/// gets `ZeroInit` too.
+/// All zero is a valid value of a `struct`, which gets [`crate::describe::ZeroInit`]. A `table` gets no `ZeroInit`: its
+/// function pointers are never null. A `prefix` is the start of a longer structure, which code reads through a pointer
+/// only; it gets `ZeroInit` too.
 macro_rules! c_structs {
     ($list:ident: $($(#[$meta:meta])* $kind:ident $name:ident, size $size:literal {
         $($(#[$fmeta:meta])* $offset:literal $field:ident: $ty:ty,)*

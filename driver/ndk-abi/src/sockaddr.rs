@@ -102,7 +102,7 @@ impl SOCKADDR_INET {
         }
     }
 
-    /// The IPv4 member; `sin_zero` and the bytes past it are zero.
+    /// The address with the IPv4 member set; `sin_zero` and the bytes behind it are zero.
     #[must_use]
     pub const fn from_ipv4(address: SOCKADDR_IN) -> Self {
         Self {

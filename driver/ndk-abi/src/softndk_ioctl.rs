@@ -1,7 +1,7 @@
 //! SoftNDK's own control codes, which add posts, polls and diagnostics to the published protocol ([`crate::nd_ioctl`]).
 //!
-//! Buffered, on a handle open for reading and writing. Inputs start with `Version` = [`SOFTNDK_IOCTL_VERSION`]. Object
-//! handles are shared with [`crate::nd_ioctl`] and valid for one file.
+//! The codes are buffered and need a handle open for reading and writing. Inputs start with `Version` =
+//! [`SOFTNDK_IOCTL_VERSION`]. Object handles are shared with [`crate::nd_ioctl`] and valid for one file.
 #![allow(missing_docs, reason = "pure layouts, described per structure")]
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -66,13 +66,14 @@ c_consts! { SOFTNDK_CODES: u32;
     /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOFTNDK_ENDPOINT`]: the endpoints of all consumers.
     IOCTL_SOFTNDK_ENDPOINTS = softndk_control_code(15);
     /// In: [`ND_HANDLE`](crate::nd_ioctl::ND_HANDLE) with a handle of 0. Out: nothing. Does nothing, pends, and
-    /// succeeds: by it a program's overlapped file reports the end of an operation that was sent on another file.
+    /// succeeds: with this code a program's overlapped file reports the end of an operation that was sent on another
+    /// file.
     IOCTL_SOFTNDK_NOP = softndk_control_code(16);
     /// In: [`SOFTNDK_TEST_LINK`], bytes. Out: [`SOFTNDK_TEST_LINK_RESULT`], bytes. STATUS_NOT_SUPPORTED: the driver was
     /// built without the test consumer; STATUS_DEVICE_BUSY: another file has the link, another request uses it, or a
     /// scenario runs; STATUS_INVALID_DEVICE_STATE: the file has no link, or has one already; STATUS_BUFFER_TOO_SMALL:
-    /// the next message is longer than the output. Waits only while it connects, accepts or closes, at most 30 s for
-    /// each step.
+    /// the next message is longer than the output. The request waits only while it connects, accepts or closes, at most
+    /// 30 s for each step.
     IOCTL_SOFTNDK_TEST_LINK = softndk_control_code(17);
 }
 
@@ -163,9 +164,9 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x08 CqHandle: u64,
     }
 
-    /// Interrupt moderation (NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION): the driver holds a notification back until
-    /// `Count` completions wait or `Interval` microseconds have passed; 0xFFFFFFFF is no limit. With 0 in either field,
-    /// or a count of 1, it holds none back, which is the default.
+    /// Interrupt moderation (NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION): the driver delays a notification until `Count`
+    /// completions wait or `Interval` microseconds have passed; 0xFFFFFFFF is no limit. With 0 in either field, or a
+    /// count of 1, notifications are not delayed, which is the default.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_CQ_MODERATE, size 0x18 {
         0x00 Version: u32,
@@ -188,9 +189,9 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x20 Output: u64,
     }
 
-    /// Pins `Length` bytes at `Address` of the calling process for a fast-register region; posting a fast register then
-    /// makes them accessible. `RemoteAccess` 0: never to peers; 1: also to peers, if the flags of the fast register say
-    /// so.
+    /// Pins `Length` bytes at `Address` of the calling process for a fast-register region; a posted fast register then
+    /// makes the bytes accessible. `RemoteAccess` 0: never to peers; 1: also to peers, if the flags of the fast
+    /// register say so.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_FAST_MR_CREATE, size 0x20 {
         0x00 Version: u32,
@@ -224,7 +225,7 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x04 Reserved: u32,
     }
 
-    /// Names the provider context of an open file to the other files of its process.
+    /// Identifies the provider context of an open file to the other files of its process.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_FILE_ID, size 0x8 {
         0x00 Id: u64,
@@ -239,7 +240,8 @@ c_structs! { SOFTNDK_LAYOUTS:
 
     /// Counts over the whole driver: live objects by kind, requests not yet completed, bytes of pinned memory and of
     /// pool. `Size` is the size of this structure, `DriverVersion` major to revision. `Requests` counts the control
-    /// codes ever received, except those that look at the driver, and `Doorbells` the doorbells among them.
+    /// codes ever received, except IOCTL_SOFTNDK_DIAGNOSTICS and IOCTL_SOFTNDK_COUNTERS to IOCTL_SOFTNDK_ENDPOINTS;
+    /// `Doorbells` counts the doorbells among them.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_DIAGNOSTICS, size 0x60 {
         0x00 Version: u32,
@@ -310,7 +312,7 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x8c Reserved: u32,
     }
 
-    /// Asks for a part of a list, from table index `Start` on: 0, or `Next` of the part before.
+    /// Asks for a part of a list, from table index `Start` on: 0, or `Next` of the previous part.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_LIST_QUERY, size 0x8 {
         0x00 Version: u32,
@@ -340,15 +342,15 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x28 Remote: SOCKADDR_INET,
     }
 
-    /// Runs a scenario of the test consumer in the driver, both ends in the one device. For the numbers see `Scenario`
-    /// of `tests/clients/smb-direct`.
+    /// Runs a scenario of the test consumer in the driver, with both ends on the one device. For the numbers see
+    /// `Scenario` of `tests/clients/smb-direct`.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_TEST_SMB_DIRECT, size 0x8 {
         0x00 Version: u32,
         0x04 Scenario: u32,
     }
 
-    /// How a scenario ended: STATUS_SUCCESS, or the error of the step that failed (`Step` of
+    /// The result of a scenario: STATUS_SUCCESS, or the error of the step that failed (`Step` of
     /// `tests/clients/smb-direct`, 0 for the end). The counts are over both ends; bytes are counted after they were
     /// checked.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -13,19 +13,19 @@ c_consts! { SOFTNDK_LINK_NUMBERS: u32;
     SOFTNDK_TEST_LINK_CONNECT = 1;
     /// [`SOFTNDK_TEST_LINK::Operation`]: listen at `Local`; the other parameters as for a connect.
     SOFTNDK_TEST_LINK_LISTEN = 2;
-    /// [`SOFTNDK_TEST_LINK::Operation`]: accept a client. `Status` STATUS_PENDING: none has connected yet.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: accept a client. `Status` STATUS_PENDING: no client has connected yet.
     SOFTNDK_TEST_LINK_ACCEPT = 3;
-    /// [`SOFTNDK_TEST_LINK::Operation`]: start to negotiate, or query a negotiation that was started. `Status`
-    /// STATUS_PENDING, or the result. `Value`: bytes of one RDMA transfer.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: start the negotiation, or query a negotiation in progress. `Status`:
+    /// STATUS_PENDING, or the result. `Value`: the most bytes of one RDMA transfer.
     SOFTNDK_TEST_LINK_NEGOTIATE = 4;
-    /// [`SOFTNDK_TEST_LINK::Operation`]: take the next event, see `Kind`. `Value`: keepalives that the peer has
-    /// answered since the last such request.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: take the next event, whose `Kind` is SOFTNDK_TEST_LINK_NOTHING to
+    /// SOFTNDK_TEST_LINK_HAS_WRITTEN. `Value`: keepalives that the peer has answered since the last such request.
     SOFTNDK_TEST_LINK_NEXT = 5;
     /// [`SOFTNDK_TEST_LINK::Operation`]: send the bytes behind the structure as one message, which invalidates `Token`
     /// if `Access` is 1.
     SOFTNDK_TEST_LINK_SEND = 6;
-    /// [`SOFTNDK_TEST_LINK::Operation`]: let the server read (`Access` 1) or write (2) the first `Length` bytes of a
-    /// place. The result's bytes are the buffer descriptor.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: let the server read (`Access` 1) or write (`Access` 2) the first `Length`
+    /// bytes of a place. The bytes behind the result are the buffer descriptor.
     SOFTNDK_TEST_LINK_LEND = 7;
     /// [`SOFTNDK_TEST_LINK::Operation`]: end the server's access to a place.
     SOFTNDK_TEST_LINK_TAKE_BACK = 8;
@@ -37,12 +37,12 @@ c_consts! { SOFTNDK_LINK_NUMBERS: u32;
     SOFTNDK_TEST_LINK_FILL = 11;
     /// [`SOFTNDK_TEST_LINK::Operation`]: return `Length` bytes of a place, from offset `Address`.
     SOFTNDK_TEST_LINK_COPY = 12;
-    /// [`SOFTNDK_TEST_LINK::Operation`]: end the connection. A file that listens can then accept the next one.
+    /// [`SOFTNDK_TEST_LINK::Operation`]: end the connection. A file that listens can then accept the next client.
     SOFTNDK_TEST_LINK_CLOSE = 13;
     /// [`SOFTNDK_TEST_LINK_RESULT::Kind`]: no event.
     SOFTNDK_TEST_LINK_NOTHING = 0;
-    /// [`SOFTNDK_TEST_LINK_RESULT::Kind`]: a message, whose bytes follow. The message has invalidated `Token` if
-    /// `Place` is 1.
+    /// [`SOFTNDK_TEST_LINK_RESULT::Kind`]: a message, whose bytes follow. If `Place` is 1, the message has invalidated
+    /// `Token`.
     SOFTNDK_TEST_LINK_MESSAGE = 1;
     /// [`SOFTNDK_TEST_LINK_RESULT::Kind`]: the server has lost its access to `Place`.
     SOFTNDK_TEST_LINK_TAKEN_BACK = 2;
@@ -57,8 +57,8 @@ c_consts! { SOFTNDK_LINK_NUMBERS: u32;
 }
 
 c_structs! { SOFTNDK_LINK_LAYOUTS:
-    /// One step of the test consumer's link, an SMB Direct connection whose peer is another implementation.
-    /// `SOFTNDK_TEST_LINK_CONNECT` to `_CLOSE` say what the fields mean.
+    /// One step of the test consumer's link, an SMB Direct connection whose peer is another implementation. The
+    /// comments of `SOFTNDK_TEST_LINK_CONNECT` to `_CLOSE` give the meaning of the fields.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_TEST_LINK, size 0x60 {
         0x00 Version: u32,
@@ -74,7 +74,7 @@ c_structs! { SOFTNDK_LINK_LAYOUTS:
         0x5c Reserved: u32,
     }
 
-    /// The result: STATUS_SUCCESS, or the error of the step (`Step` of `tests/clients/smb-direct`) that failed.
+    /// The result: STATUS_SUCCESS, or the error of the step that failed (`Step` of `tests/clients/smb-direct`).
     /// `Length` bytes follow.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_TEST_LINK_RESULT, size 0x28 {

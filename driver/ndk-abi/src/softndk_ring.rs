@@ -13,8 +13,8 @@
 //! | SRQ_CREATE, SRQ_MODIFY | 1: receives |
 //!
 //! The ring of an SRQ_MODIFY continues the counts of the ring that it replaces. `Information` of its mapping's result
-//! is the number of requests that the driver has not read from the old ring: the newest ones. The program's side copies
-//! these to the new ring.
+//! is the number of requests that the driver has not read from the old ring: the newest requests. The program's side
+//! copies these requests to the new ring.
 //!
 //! An object that was created without a mapping has no ring: the program uses
 //! [`IOCTL_SOFTNDK_POST`](crate::softndk_ioctl::IOCTL_SOFTNDK_POST),
@@ -24,16 +24,16 @@
 //! `Tail` counts the entries ever written, `Head` the entries whose slots the reader has given back, both modulo 2^32;
 //! entry n lies in slot n % `Capacity`. The writer of a ring fills an entry, then stores `Tail` with release ordering;
 //! the reader copies an entry, then stores `Head` with release ordering. The program's side writes requests, the driver
-//! completions. The program's side sets the fields before `Tail` before it passes the ring; the driver reads them once,
-//! when it gets the ring.
+//! writes completions. The program's side sets the fields before `Tail` before it passes the ring; the driver reads
+//! these fields once, when it gets the ring.
 //!
-//! In a ring of requests the driver does not advance `Head` when it has read a request, but when the request is
-//! reported; for a request with a silent success, when the queue pair has accepted it. So the depth of a queue limits
-//! `Tail` - `Head`.
+//! In a ring of requests the driver does not advance `Head` when it reads a request, but when the request is reported;
+//! for a request that is silent on success, when the queue pair has accepted it. So the depth of a queue limits `Tail`
+//! - `Head`.
 //!
-//! When the driver has nothing to do for a ring it sets `Asleep`, then reads the other side's index again: `Tail` of a
-//! ring of requests, `Head` of a full ring of completions. After the program's side has stored that index it reads
-//! `Asleep`, with a sequentially consistent fence in between, and if `Asleep` is not 0 sends
+//! Before the driver waits for a doorbell of a ring, it sets `Asleep`, then reads the other side's index again: `Tail`
+//! of a ring of requests, `Head` of a full ring of completions. After the program's side has stored that index it reads
+//! `Asleep`, with a sequentially consistent fence in between, and, if `Asleep` is not 0, sends
 //! [`IOCTL_SOFTNDK_DOORBELL`](crate::softndk_ioctl::IOCTL_SOFTNDK_DOORBELL).
 #![allow(missing_docs, reason = "pure layouts, described per structure")]
 
@@ -52,13 +52,14 @@ c_consts! { SOFTNDK_RING_NUMBERS: u32;
     SOFTNDK_RING_RECEIVE = 3;
     /// [`SOFTNDK_RING::EntrySize`] is a multiple of this number.
     SOFTNDK_RING_ALIGNMENT = 0x20;
-    /// [`SOFTNDK_RING::State`] of a ring of initiator requests: the driver takes them.
+    /// [`SOFTNDK_RING::State`] of a ring of initiator requests: the queue pair is connected, and the driver posts the
+    /// requests.
     SOFTNDK_RING_CONNECTED = 1;
-    /// [`SOFTNDK_RING::State`] of a ring of requests: the driver posts no more of them, and cancels those that it
-    /// finds, because the connection has ended or the program's side broke the rules. Requests of an SRQ are cancelled
-    /// without a completion.
+    /// [`SOFTNDK_RING::State`] of a ring of requests: the driver posts no more requests of the ring and cancels the
+    /// requests in it, because the connection has ended or the program's side broke the rules. Requests of an SRQ are
+    /// cancelled without a completion.
     SOFTNDK_RING_ENDED = 2;
-    /// [`SOFTNDK_RING::State`] of a ring of initiator requests: the driver takes them, but no reads.
+    /// [`SOFTNDK_RING::State`] of a ring of initiator requests: as SOFTNDK_RING_CONNECTED, but reads are refused.
     SOFTNDK_RING_CONNECTED_WITHOUT_READS = 3;
 }
 

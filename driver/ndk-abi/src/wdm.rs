@@ -11,7 +11,7 @@ pub type BOOLEAN = u8;
 pub type KIRQL = u8;
 
 c_consts! { IRQLS: KIRQL;
-    /// Threads run at this level; they may call every function and touch paged memory.
+    /// The level of threads, which may call every function and touch paged memory.
     PASSIVE_LEVEL = 0;
     /// Asynchronous procedure calls are blocked.
     APC_LEVEL = 1;
@@ -54,7 +54,7 @@ c_structs! { WDM_LAYOUTS:
         0x2c ByteOffset: u32,
     }
 
-    /// Processors of one group. NDKPI takes it as a hint only.
+    /// Processors of one group. NDKPI takes the affinity as a hint only.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct GROUP_AFFINITY, size 0x10 {
         0x00 Mask: u64,

@@ -81,7 +81,7 @@ c_structs! { MAPPING_LAYOUTS:
     }
 
     /// One mapping. In C a union of the structures above, which all start with `MapType`; here its longest member, so
-    /// that every byte is initialised. Read the others from its bytes, with zerocopy.
+    /// that every byte is initialised. Read the other members from its bytes, with zerocopy.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct ND_MAPPING, size 0x20 {
         0x00 MapPages: NDK_MAP_PAGES,

@@ -1,8 +1,8 @@
 //! The published NetworkDirect IOCTL protocol, version 1, between a user-mode NetworkDirect provider and a kernel
-//! driver. It is the control path only; SoftNDK's data path is [`crate::softndk_ioctl`].
+//! driver. The protocol is the control path only; SoftNDK's data path is [`crate::softndk_ioctl`].
 //!
-//! Buffered control codes on a device; `PROVIDER_INIT` comes first on each file. A buffer too small for an address list
-//! or for private data gets STATUS_BUFFER_OVERFLOW. Source: `ndioctl.h` of microsoft/NetworkDirect (MIT).
+//! The control codes are buffered; `PROVIDER_INIT` comes first on each file. A buffer too small for an address list or
+//! for private data gets STATUS_BUFFER_OVERFLOW. Source: `ndioctl.h` of microsoft/NetworkDirect (MIT).
 
 pub mod adapter;
 pub mod codes;

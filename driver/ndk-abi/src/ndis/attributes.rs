@@ -149,7 +149,7 @@ c_consts! { STATISTICS_FLAGS: u32;
 }
 
 c_structs! { ATTRIBUTE_LAYOUTS:
-    /// Set first; has the context that NDIS passes to all entry points.
+    /// Set first; has the context that NDIS passes to all entry points of the adapter.
     struct NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, size 0x20 {
         0x00 Header: NDIS_OBJECT_HEADER,
         0x08 MiniportAdapterContext: NDIS_HANDLE,

@@ -89,7 +89,7 @@ c_structs! { MINIPORT_LAYOUTS:
 }
 
 c_fns! { MINIPORT_PROTOTYPES:
-    /// NDIS calls it inside NdisMRegisterMiniportDriver; the driver registers optional handlers here. IRQL
+    /// NDIS calls this handler inside NdisMRegisterMiniportDriver; the driver registers optional handlers here. IRQL
     /// PASSIVE_LEVEL.
     fn SET_OPTIONS_HANDLER(NdisDriverHandle: NDIS_HANDLE, DriverContext: NDIS_HANDLE) -> NDIS_STATUS;
 
@@ -118,7 +118,7 @@ c_fns! { MINIPORT_PROTOTYPES:
         RestartParameters: *mut NDIS_MINIPORT_RESTART_PARAMETERS,
     ) -> NDIS_STATUS;
 
-    /// Serves an OID request; NDIS serialises them for each adapter. IRQL PASSIVE_LEVEL.
+    /// Serves an OID request; NDIS serialises the OID requests of each adapter. IRQL PASSIVE_LEVEL.
     fn MINIPORT_OID_REQUEST_HANDLER(
         MiniportAdapterContext: NDIS_HANDLE,
         OidRequest: *mut NDIS_OID_REQUEST,
@@ -154,7 +154,7 @@ c_fns! { MINIPORT_PROTOTYPES:
         NetDevicePnPEvent: *mut NET_DEVICE_PNP_EVENT,
     );
 
-    /// The system shuts down, perhaps by a bug check. IRQL PASSIVE_LEVEL, any at a bug check.
+    /// The system shuts down, perhaps by a bug check. IRQL PASSIVE_LEVEL; at a bug check any IRQL.
     fn MINIPORT_SHUTDOWN_HANDLER(MiniportAdapterContext: NDIS_HANDLE, ShutdownAction: NDIS_SHUTDOWN_ACTION);
 
     /// Cancels a pended OID request. IRQL at most DISPATCH_LEVEL.

@@ -38,8 +38,8 @@ c_structs! { NDK_LAYOUTS:
         0x30 NdkInfo: *mut NDK_ADAPTER_INFO,
     }
 
-    /// `Version` has the lowest minor version that the consumer accepts. The fields behind it exist only for drivers
-    /// registered at NDIS 6.50 or later, and nothing in the structure says so.
+    /// `Version` has the lowest minor version that the consumer accepts. `SwitchId` and `VPortId` exist only for
+    /// drivers registered at NDIS 6.50 or later; the structure itself does not say whether it has them.
     struct NDIS_OPEN_NDK_ADAPTER_PARAMETERS, size 0xc {
         0x00 Version: NDK_VERSION,
         0x04 SwitchId: u32,

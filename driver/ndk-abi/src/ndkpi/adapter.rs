@@ -44,7 +44,7 @@ c_fns! { ADAPTER_PROTOTYPES:
         pBufferSize: *mut u32,
     ) -> NTSTATUS;
 
-    /// No table has it and no page describes it. IRQL PASSIVE_LEVEL.
+    /// No table has this function and no page describes it. IRQL PASSIVE_LEVEL.
     ///
     /// Returns: not documented.
     fn NDK_FN_QUERY_ADAPTER_INFO_EX(

@@ -15,7 +15,8 @@ c_structs! { COMMON_LAYOUTS:
         0x02 Minor: u16,
     }
 
-    /// The provider zeroes it before it returns the object; from then on it belongs to Windows and the consumer.
+    /// The provider zeroes this block before it returns the object; from then on the block belongs to Windows and the
+    /// consumer.
     struct NDK_OBJECT_HEADER_RESERVED_BLOCK, size 0x20 {
         0x00 rf: [*mut c_void; 4],
     }
@@ -38,13 +39,13 @@ c_fns! { COMMON_PROTOTYPES:
     /// DISPATCH_LEVEL. Page `nc-ndkpi-ndk_fn_close_completion`.
     fn NDK_FN_CLOSE_COMPLETION(Context: *mut c_void);
 
-    /// Consumer's callback: the request has completed. Only if the call returned PENDING. IRQL at most DISPATCH_LEVEL.
-    /// Page `nc-ndkpi-ndk_fn_request_completion`.
+    /// Consumer's callback: the request has completed. Called only if the function returned PENDING. IRQL at most
+    /// DISPATCH_LEVEL. Page `nc-ndkpi-ndk_fn_request_completion`.
     fn NDK_FN_REQUEST_COMPLETION(Context: *mut c_void, Status: NTSTATUS);
 
-    /// Consumer's callback: the create has completed. Only if the call returned PENDING. On success `pNdkObject` is the
-    /// new object; the provider must not write the create call's out parameter. IRQL at most DISPATCH_LEVEL. Page
-    /// `nc-ndkpi-ndk_fn_create_completion`.
+    /// Consumer's callback: the create has completed. Called only if the function returned PENDING. On success
+    /// `pNdkObject` is the new object; the provider must not write the create function's out parameter. IRQL at most
+    /// DISPATCH_LEVEL. Page `nc-ndkpi-ndk_fn_create_completion`.
     fn NDK_FN_CREATE_COMPLETION(Context: *mut c_void, Status: NTSTATUS, pNdkObject: *mut NDK_OBJECT_HEADER);
 
     /// `NdkClose…` of every object but the adapter: asynchronous, `STATUS_PENDING` then the CloseCompletion. IRQL

@@ -182,7 +182,7 @@ c_fns! { CONNECTOR_PROTOTYPES:
         RequestContext: *mut c_void,
     ) -> NTSTATUS;
 
-    /// No table has it and no page describes it. IRQL at most DISPATCH_LEVEL.
+    /// No table has this function and no page describes it. IRQL at most DISPATCH_LEVEL.
     ///
     /// Returns: not documented.
     fn NDK_FN_DISCONNECT_EX(

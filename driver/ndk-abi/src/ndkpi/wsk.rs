@@ -1,4 +1,5 @@
-//! The interface of WSK by which a kernel consumer opens an adapter. It is Microsoft's own; only test consumers use it.
+//! The WSK interface by which a kernel consumer opens an adapter. The interface is Microsoft's; only test consumers use
+//! it.
 #![allow(missing_docs, reason = "pure layouts, fields named as in the documentation")]
 
 use core::ffi::c_void;
