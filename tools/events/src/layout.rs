@@ -10,45 +10,45 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::Value;
 
-/// Why bytes are no event.
+/// Why bytes are not a valid event.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Malformed {
-    /// The description does not have the length that it says.
+    /// The length of the description is not the length that it states.
     #[error("a description of {actual} bytes says that it has {said}")]
     Length {
-        /// How long it is.
+        /// The length of the description.
         actual: usize,
-        /// How long it says it is.
+        /// The length that the description states.
         said: usize,
     },
-    /// It ends too early.
+    /// The description ends too early.
     #[error("the description is cut off")]
     CutOff,
     /// A name or a text is no UTF-8, or has control characters, which a terminal would obey.
     #[error("a name or a text is not printable")]
     NotPrintable,
-    /// A type that is not known here.
+    /// A field has an unknown type.
     #[error("the field {field} has type {input} and format {output}")]
     Type {
         /// The field.
         field: String,
-        /// InType.
+        /// The field's InType.
         input: u8,
-        /// OutType.
+        /// The field's OutType.
         output: u8,
     },
-    /// There is less data than the description says.
+    /// The data is shorter than the description says.
     #[error("the data ends within the field {0}")]
     TooShort(String),
-    /// There is more data.
+    /// The data is longer than the description says.
     #[error("{0} bytes of data have no description")]
     TooLong(usize),
-    /// An address is none.
+    /// A field is not a valid address.
     #[error("the field {0} is no address")]
     Address(String),
 }
 
-/// InType.
+/// Values of InType.
 mod input {
     pub(super) const U8: u8 = 4;
     pub(super) const U16: u8 = 6;
@@ -60,7 +60,7 @@ mod input {
     pub(super) const COUNTED_ANSI_STRING: u8 = 23;
 }
 
-/// OutType.
+/// Values of OutType.
 mod output {
     pub(super) const DEFAULT: u8 = 0;
     pub(super) const BOOLEAN: u8 = 3;
@@ -70,7 +70,7 @@ mod output {
     pub(super) const UTF8: u8 = 35;
 }
 
-/// Another byte follows that belongs to this one.
+/// Set in a byte that the next byte continues.
 const CHAINED: u8 = 0x80;
 
 /// The name of a provider, in its own description.
@@ -78,7 +78,7 @@ pub fn provider_name(traits: &[u8]) -> Result<String, Malformed> {
     Bytes::of_description(traits)?.name()
 }
 
-/// Name and fields of an event.
+/// Reads the name and the fields of an event.
 pub(crate) fn read(metadata: &[u8], data: &[u8]) -> Result<(String, Vec<(String, Value)>), Malformed> {
     let mut metadata = Bytes::of_description(metadata)?;
     while metadata.byte()? & CHAINED != 0 {}
@@ -97,7 +97,7 @@ pub(crate) fn read(metadata: &[u8], data: &[u8]) -> Result<(String, Vec<(String,
     if data.0.is_empty() { Ok((name, fields)) } else { Err(Malformed::TooLong(data.0.len())) }
 }
 
-/// What is not read yet.
+/// The bytes that are not read yet.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -126,7 +126,7 @@ impl<'a> Bytes<'a> {
         printable(name)
     }
 
-    /// Bytes behind their number, in 16 bits.
+    /// Bytes that follow their 16-bit length.
     fn counted(&mut self) -> Option<&'a [u8]> {
         let length = self.number(2)?;
         self.take(usize::try_from(length).ok()?)
@@ -172,7 +172,7 @@ fn printable(text: &[u8]) -> Result<String, Malformed> {
     if text.contains(char::is_control) { Err(Malformed::NotPrintable) } else { Ok(text.to_owned()) }
 }
 
-/// A SOCKADDR; one without bytes was not known.
+/// A SOCKADDR. Without bytes: an unknown address.
 fn address(bytes: &[u8]) -> Option<Value> {
     if bytes.is_empty() {
         return Some(Value::Address(None));

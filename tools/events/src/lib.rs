@@ -1,4 +1,4 @@
-//! Reads TraceLogging events: their names and types come along with each. Only the types that softndk.sys uses are known.
+//! Reads TraceLogging events, each of which comes with the names and types of its fields. Only the types that softndk.sys uses are known.
 //!
 //! Layout: TraceLoggingProvider.h of the Windows SDK, and the documentation of Microsoft's crate `tracelogging`.
 
@@ -15,10 +15,10 @@ pub use value::Value;
 /// The name of the provider of softndk.sys.
 pub const PROVIDER: &str = "SoftNDK";
 
-/// Its GUID: the hash of the name.
+/// The GUID of the provider: the hash of its name.
 pub const PROVIDER_ID: u128 = 0x5cdf31cf_3b81_5846_8cb0_47397bfbdd2b;
 
-/// The keywords of its events.
+/// The keywords of the provider's events.
 pub const KEYWORDS: [(u64, &str); 4] = [(0x1, "connection"), (0x2, "error"), (0x4, "state"), (0x8, "data")];
 
 /// The levels of events, by their numbers from 1 on.
@@ -27,15 +27,15 @@ pub const LEVELS: [&str; 5] = ["critical", "error", "warning", "informational", 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Event {
-    /// Its name.
+    /// The name of the event.
     pub event: String,
-    /// How bad it is.
+    /// The level; 1 is the first level of [`LEVELS`].
     #[serde(serialize_with = "level_name")]
     pub level: u8,
-    /// What it is about.
+    /// The keywords: bits of [`KEYWORDS`].
     #[serde(serialize_with = "keyword_names")]
     pub keywords: u64,
-    /// What it says.
+    /// The fields.
     pub fields: Fields,
 }
 
@@ -44,7 +44,7 @@ pub struct Event {
 pub struct Fields(pub Vec<(String, Value)>);
 
 impl Event {
-    /// Reads an event: what describes it, and its data.
+    /// Reads an event from its metadata and its data.
     pub fn read(level: u8, keywords: u64, metadata: &[u8], data: &[u8]) -> Result<Self, Malformed> {
         let (event, fields) = layout::read(metadata, data)?;
         Ok(Self { event, level, keywords, fields: Fields(fields) })

@@ -1,4 +1,4 @@
-//! What a field says.
+//! The values of fields.
 
 use std::{fmt, net::SocketAddr};
 
@@ -10,13 +10,13 @@ use serde::{Serialize, Serializer};
 pub enum Value {
     /// A number.
     Number(u64),
-    /// A number that people want to see in hexadecimal digits.
+    /// A number that is printed in hexadecimal digits.
     Hex(u64),
-    /// Yes or no.
+    /// A boolean.
     Bool(bool),
     /// A status.
     Status(NTSTATUS),
-    /// An address with its port, if it was known.
+    /// An address with its port; `None`: unknown.
     Address(Option<SocketAddr>),
     /// Text.
     Text(String),

@@ -28,24 +28,23 @@ const FLAGS: [(u32, &str); 7] = [
     (NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, "LOOPBACK_CONNECTIONS"),
 ];
 
-/// The adapters of the driver: the device serves the one that started first.
+/// The adapters of the driver: the device serves the adapter that started first.
 #[derive(Debug, Serialize)]
 pub(crate) struct Adapters {
     pub(crate) adapters: Vec<Adapter>,
 }
 
-/// An adapter.
 #[derive(Debug, Serialize)]
 pub(crate) struct Adapter {
     /// NET_LUID of the network interface.
     pub(crate) net_luid: String,
     pub(crate) rdma_enabled: bool,
     pub(crate) technology: String,
-    /// Of NDKPI.
+    /// The version of NDKPI.
     pub(crate) ndk_version: String,
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) flags: Vec<&'static str>,
-    /// By the names of NDK_ADAPTER_INFO.
+    /// The limits by their names in NDK_ADAPTER_INFO.
     pub(crate) limits: serde_json::Map<String, serde_json::Value>,
 }
 
@@ -89,7 +88,7 @@ impl Adapters {
     }
 }
 
-/// Some things, one after the other.
+/// Joins `things` with commas; `none` if there are none.
 pub(crate) fn joined<T: ToString>(things: &[T]) -> String {
     match things {
         [] => "none".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Rows of cells, in columns that are as wide as they must be: the first column to the left, numbers to the right.
+/// Rows of cells. A column is as wide as its widest cell; a column of numbers is aligned to the right, any other column to the left.
 pub(crate) struct Columns<const N: usize> {
     rows: Vec<[String; N]>,
 }
@@ -18,7 +18,7 @@ impl<const N: usize> Columns<N> {
     }
 }
 
-/// Whether a cell goes to the right: a number, or that there is none.
+/// Whether a cell is a number, or `-`, which stands for no number.
 fn is_number(cell: &str) -> bool {
     cell == "-" || !cell.is_empty() && cell.chars().all(|character| character.is_ascii_digit())
 }
@@ -40,7 +40,7 @@ impl<const N: usize> fmt::Display for Columns<N> {
     }
 }
 
-/// Bytes, as people write them.
+/// A number of bytes, with a unit.
 pub(crate) fn bytes(count: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     match units.into_iter().find(|(shift, _)| count >> shift > 0) {

@@ -33,7 +33,7 @@ pub(crate) struct Endpoint {
     pub(crate) local: Option<SocketAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) remote: Option<SocketAddr>,
-    /// The process; none: the kernel.
+    /// The owner's process; `None`: a kernel consumer.
     pub(crate) process: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What the driver is asked, and how it answers: the requests of [`ndk_abi::softndk_ioctl`].
+//! The requests of ndkctl to the driver, codes of [`ndk_abi::softndk_ioctl`].
 
 use ndk_abi::{
     describe::ZeroInit,
@@ -16,12 +16,12 @@ use ndk_abi::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Entries of a list that are asked for at a time.
+/// The most entries of a list that one request gets.
 const AT_A_TIME: usize = 128;
 
 /// An open device.
 pub(crate) trait Driver {
-    /// Sends a request and waits for its end: how many bytes of `output` it has written.
+    /// Sends a request, waits for its end, and returns the number of bytes that it wrote to `output`.
     fn ask(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS>;
 }
 
@@ -34,7 +34,7 @@ impl Driver for nd_device::SynchronousFile {
     }
 }
 
-/// Why the device cannot be opened, and what helps.
+/// The message for a failed open, with a hint.
 pub(crate) fn why_not(status: NTSTATUS) -> String {
     let hint = match status {
         STATUS_OBJECT_NAME_NOT_FOUND => "; no SoftNDK adapter is installed and started",
@@ -46,10 +46,10 @@ pub(crate) fn why_not(status: NTSTATUS) -> String {
     format!("cannot open {SOFTNDK_DEVICE_PATH}: {status}{hint}")
 }
 
-/// A request that has failed.
+/// The error for a failed request, with a hint.
 fn failed(what: &str, status: NTSTATUS) -> anyhow::Error {
     let hint = match status {
-        // Under Wine an open that was refused is seen here first.
+        // Under Wine a refused open is noticed only at the first request.
         STATUS_ACCESS_DENIED => NOT_ADMITTED,
         STATUS_INVALID_DEVICE_REQUEST => "; the driver is older than this program, or of another version",
         _ => "",
@@ -65,7 +65,7 @@ fn structure<T: FromBytes + IntoBytes + ZeroInit>(driver: &dyn Driver, code: u32
     Ok(found)
 }
 
-/// A whole list, part by part: nothing in the driver waits or is kept meanwhile.
+/// Reads a whole list, part by part. Between the parts the driver neither waits nor keeps anything for this program.
 fn list<T: FromBytes + Immutable>(driver: &dyn Driver, code: u32, what: &str) -> anyhow::Result<Vec<T>> {
     let mut output = vec![0; size_of::<SOFTNDK_LIST>() + AT_A_TIME * size_of::<T>()];
     let (mut all, mut start) = (Vec::new(), 0);

@@ -1,5 +1,5 @@
-//! `ndkctl`: shows what the loaded softndk.sys has and does, by requests that change nothing, and what it tells ETW; has Windows turn its
-//! RDMA on and off.
+//! `ndkctl`: shows the state of the loaded softndk.sys by requests that change nothing, prints the driver's ETW events, and has Windows turn RDMA on
+//! and off.
 
 mod adapters;
 mod columns;
@@ -21,10 +21,10 @@ use clap::{Parser, Subcommand};
 use driver::Driver;
 use serde::Serialize;
 
-/// Shows what the SoftNDK driver has and does.
+/// Shows the state of the SoftNDK driver.
 ///
-/// All but `enable` and `disable` read only: they work beside any program, and while requests of others are stuck. SYSTEM and
-/// administrators may open the device, and the groups that its parameter Groups names. `trace` asks ETW, not the device.
+/// All commands but `enable` and `disable` only read: they work beside any program, also while requests of programs are stuck. SYSTEM, administrators
+/// and the groups in the driver's parameter Groups may open the device. `trace` uses ETW, not the device.
 #[derive(Parser)]
 #[command(
     version,
@@ -34,47 +34,47 @@ use serde::Serialize;
 struct CommandLine {
     #[command(subcommand)]
     command: Command,
-    /// Print JSON; with --watch one object in a line for each interval, with `trace` for each event.
+    /// Print JSON: with --watch one object in a line for each interval, with `trace` for each event.
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Whether the driver is there, its version, whether RDMA is on, and how much it has of everything.
+    /// Whether the driver is there, its version, whether RDMA is on, and how many files, requests, objects and connections it has, and how much
+    /// memory.
     Status,
-    /// How many objects of each kind live, over all programs and consumers in the kernel, and how many there may be.
+    /// The number of objects of each kind, over all programs and kernel consumers, and the limit of each kind.
     Objects,
-    /// Connections, and attempts at them, listeners and shared endpoints, each with the process that has it.
+    /// Connections, connection attempts, listeners and shared endpoints, each with the process that owns it.
     Connections,
     /// The NDK counters: octets and frames, connects, accepts, failures and errors since the adapter was started.
     ///
-    /// Octets are those of data, without headers; frames are the sends, reads and writes they are of. What goes from the adapter to itself
-    /// counts once as out and once as in.
+    /// Octets count data without headers; frames count sends, reads and writes. Data from the adapter to itself counts once as out and once as in.
     Stats {
-        /// Print what is counted in each interval of so many seconds, until interrupted.
+        /// Print rates and totals after each interval of SECONDS, until interrupted.
         #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
         watch: Option<NonZeroU64>,
-        /// Stop after so many intervals.
+        /// Stop after COUNT intervals.
         #[arg(long, requires = "watch")]
         count: Option<u64>,
     },
-    /// The adapter: its addresses and its limits, those of NDK_ADAPTER_INFO.
+    /// The adapter: its addresses, and its limits by their names in NDK_ADAPTER_INFO.
     Adapters,
-    /// Have Windows turn RDMA on, by Enable-NetAdapterRdma, and wait until the driver says so.
+    /// Have Windows turn RDMA on, by Enable-NetAdapterRdma, and wait until the driver reports RDMA on.
     Enable,
-    /// Have Windows turn RDMA off, by Disable-NetAdapterRdma, and wait until the driver says so. Programs and consumers in the kernel lose
-    /// what they have.
+    /// Have Windows turn RDMA off, by Disable-NetAdapterRdma, and wait until the driver reports RDMA off. Programs and kernel consumers lose their
+    /// objects and connections.
     Disable,
-    /// What the driver tells ETW, as it comes, until interrupted: the adapter, connections, listeners, failures.
+    /// The driver's ETW events as they come, until interrupted: of the adapter, connections, listeners and failures.
     ///
-    /// For administrators and Performance Log Users. The driver may be started later. How many events were shown, and how many
-    /// lost, is said on standard error at the end.
+    /// For administrators and Performance Log Users. The driver may be started later. At the end the numbers of shown and of lost events are printed
+    /// on standard error.
     Trace {
-        /// The least that is shown, with all that is worse.
+        /// The least severe level that is shown.
         #[arg(long, value_enum, default_value = "informational")]
         level: trace::Level,
-        /// Stop after so many seconds.
+        /// Stop after SECONDS seconds.
         #[arg(long)]
         seconds: Option<NonZeroU64>,
     },
@@ -124,7 +124,7 @@ fn open() -> Result<Box<dyn Driver>, ndk_abi::status::NTSTATUS> {
     Ok(Box::new(nd_device::SynchronousFile::open()?))
 }
 
-/// There is none on this system.
+/// There is no device on this system.
 #[cfg(not(windows))]
 fn open() -> Result<Box<dyn Driver>, ndk_abi::status::NTSTATUS> {
     Err(ndk_abi::status::STATUS_NO_SUCH_DEVICE)

@@ -9,18 +9,18 @@ use crate::{
     driver::{self, Driver},
 };
 
-/// How many objects of each kind there are.
+/// The number of objects of each kind.
 #[derive(Debug, Serialize)]
 pub(crate) struct Objects {
     pub(crate) objects: Vec<Kind>,
 }
 
-/// Those of one kind.
+/// The objects of one kind.
 #[derive(Debug, Serialize)]
 pub(crate) struct Kind {
     pub(crate) kind: &'static str,
     pub(crate) alive: u32,
-    /// The most there may be, where the driver says so (NDIS_NDK_CAPABILITIES).
+    /// The limit in NDIS_NDK_CAPABILITIES; `None`: there is none for this kind.
     pub(crate) limit: Option<u32>,
 }
 
@@ -42,7 +42,7 @@ impl Objects {
         Ok(Self { objects: objects.map(|(kind, alive, limit)| Kind { kind, alive, limit }).into() })
     }
 
-    /// How many there are of all kinds.
+    /// The number of objects of all kinds.
     pub(crate) fn count(&self) -> u64 {
         self.objects.iter().map(|kind| u64::from(kind.alive)).sum()
     }

@@ -26,7 +26,7 @@ impl Serialize for Totals {
     }
 }
 
-/// What is counted in a second.
+/// Counts per second.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Rates {
     pub(crate) out_octets: f64,
@@ -38,9 +38,9 @@ pub(crate) struct Rates {
 /// An interval of `--watch`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Interval {
-    /// Since the first reading.
+    /// Seconds since the first reading.
     seconds: f64,
-    /// At its end.
+    /// The totals at the end of the interval.
     #[serde(flatten)]
     totals: Totals,
     per_second: Rates,
@@ -55,12 +55,12 @@ impl Totals {
         Ok(Self(driver::counters(driver)?.iter().map(|counter| (name(counter), counter.Value)).collect()))
     }
 
-    /// The total of a counter; 0 if the driver, of another version than this program, has none of that name.
+    /// The total of a counter; 0 if the driver has no counter of that name, as it is of another version than this program.
     pub(crate) fn get(&self, name: &str) -> u64 {
         self.0.iter().find(|(found, _)| found == name).map_or(0, |(_, total)| *total)
     }
 
-    /// What was counted since `before`; all of it, if the adapter was started anew meanwhile.
+    /// The rates since `before`. A total below the earlier total means that the adapter was restarted: its rate is that of the whole total.
     pub(crate) fn rates(&self, before: &Self, elapsed: Duration) -> Rates {
         let per_second = |name| {
             let (now, before) = (self.get(name), before.get(name));
@@ -102,7 +102,7 @@ impl fmt::Display for Interval {
     }
 }
 
-/// Prints an interval after the other. The device is opened anew for each, so that an adapter that has gone is noticed.
+/// Prints one interval after the other. Opens the device for each interval, so that a removed adapter is noticed.
 pub(crate) fn watch(
     opened: impl Fn() -> anyhow::Result<Box<dyn Driver>>,
     seconds: NonZeroU64,
@@ -121,7 +121,7 @@ pub(crate) fn watch(
         if json {
             writeln!(output, "{}", serde_json::to_string(&interval)?)?;
         } else {
-            // Again once in a screen.
+            // Repeated every 20 intervals.
             if nth.is_multiple_of(20) {
                 writeln!(output, "{}", Interval::HEADINGS)?;
             }

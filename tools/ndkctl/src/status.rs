@@ -17,34 +17,34 @@ use crate::{
 #[derive(Debug, Serialize)]
 pub(crate) struct Status {
     device: &'static str,
-    /// Why it cannot be opened, if so.
+    /// Why the device cannot be opened; `None`: it is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(flatten)]
     found: Option<Found>,
 }
 
-/// What the open device says.
+/// The state that the open device reports.
 #[derive(Debug, Serialize)]
 pub(crate) struct Found {
     pub(crate) driver_version: String,
     pub(crate) rdma_enabled: bool,
     pub(crate) net_luid: String,
     pub(crate) addresses: Vec<IpAddr>,
-    /// Files of the device that are open, besides this program's.
+    /// Open files of the device, without this program's.
     pub(crate) files: u32,
-    /// Requests that wait.
+    /// Pended requests.
     pub(crate) pended_requests: u32,
-    /// Control codes ever received, but for looks, and those of them that were doorbells.
+    /// Control codes ever received, without diagnostic codes; `doorbells` counts the doorbells among them.
     pub(crate) requests: u64,
     pub(crate) doorbells: u64,
     /// Objects of all kinds.
     pub(crate) objects: u64,
     /// Established sides of connections.
     pub(crate) active_connections: u64,
-    /// Memory of programs that is locked.
+    /// Bytes of locked memory of programs.
     pub(crate) pinned_bytes: u64,
-    /// The driver's own, from the non-paged pool.
+    /// Bytes of the driver's non-paged pool.
     pub(crate) pool_bytes: u64,
 }
 

@@ -1,5 +1,5 @@
-//! `ndkctl enable` and `ndkctl disable`: RDMA is turned on and off as an administrator does, by Enable-NetAdapterRdma and
-//! Disable-NetAdapterRdma. They set the keyword `*NetworkDirect`, so that it stays, and have Windows tell the driver.
+//! `ndkctl enable` and `ndkctl disable`: turn RDMA on and off as an administrator does, by Enable-NetAdapterRdma and Disable-NetAdapterRdma. These
+//! commands set the keyword `*NetworkDirect`, so that the setting stays, and have Windows change the driver's state.
 
 use std::{
     fmt,
@@ -12,16 +12,16 @@ use serde::Serialize;
 
 use crate::driver::{self, Driver};
 
-/// How long the driver may take: Windows starts the adapter anew.
+/// The longest wait for the driver's new state: Windows may restart the adapter.
 const PATIENCE: Duration = Duration::from_secs(60);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-/// What there is at the end.
+/// The result of a switch.
 #[derive(Debug, Serialize)]
 pub(crate) struct Switched {
     net_luid: String,
     rdma_enabled: bool,
-    /// It was otherwise before.
+    /// The state was different before.
     changed: bool,
 }
 
@@ -44,8 +44,8 @@ pub(crate) fn commands(luid: u64, on: bool) -> String {
     )
 }
 
-/// Turns RDMA on or off by `perform`, which is given [`commands`], and waits until the driver says so. The device may go meanwhile, and
-/// come back.
+/// Calls `perform` with the [`commands`] that turn RDMA on or off, and waits until the driver reports the new state. During the wait the device may
+/// disappear and come back.
 pub(crate) fn switch(
     open: impl Fn() -> Result<Box<dyn Driver>, NTSTATUS>,
     perform: impl FnOnce(&str) -> anyhow::Result<()>,
@@ -79,13 +79,13 @@ pub(crate) fn switch(
     }
 }
 
-/// The same on this computer.
+/// [`switch`] with this computer's device and PowerShell.
 pub(crate) fn switch_here(on: bool) -> anyhow::Result<Switched> {
     switch(crate::open, run, on, PATIENCE)
 }
 
-/// Has PowerShell perform commands. The one that comes with Windows, by its path: nothing in the current folder, or in a PATH that
-/// others may change, is run by an administrator.
+/// Runs commands in the PowerShell that comes with Windows. PowerShell is started by its full path, so that an administrator runs no program from the
+/// current folder or from a PATH that others may change.
 #[cfg(windows)]
 fn run(commands: &str) -> anyhow::Result<()> {
     let powershell = crate::system::folder()?.join(r"WindowsPowerShell\v1.0\powershell.exe");

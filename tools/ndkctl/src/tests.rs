@@ -1,4 +1,4 @@
-//! What is shown of the driver's own code, on the simulated kernel.
+//! Tests of what ndkctl shows of the driver's own code, which runs on the simulated kernel.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -32,7 +32,7 @@ impl Driver for Simulation {
     }
 }
 
-/// One that answers as is said.
+/// A driver that returns this answer to every request.
 struct Answers(Result<Vec<u8>, NTSTATUS>);
 
 impl Driver for Answers {
@@ -48,7 +48,7 @@ fn says(table: &str, words: &str) -> bool {
     table.lines().any(|line| line.split_whitespace().eq(words.split(' ')))
 }
 
-/// Plays `what` beside a program that has a connection with itself.
+/// Calls `what` while a program has a connection with itself.
 fn with_traffic(what: impl FnOnce(&Pair, &dyn Fn() -> Simulation)) {
     let kernel = Simulated::boot();
     let bench = Bench::new(&kernel, PATIENCE);
@@ -98,7 +98,7 @@ fn statistics_are_what_was_moved() {
         assert_eq!((&json["connects"], &json["cq_errors"]), (&1.into(), &0.into()));
         let rates = after.rates(&before, Duration::from_millis(500));
         assert_eq!([rates.out_octets, rates.in_frames].map(f64::round), [10_000.0, 2.0]);
-        // Started anew meanwhile.
+        // The adapter was restarted between the readings.
         let rates = before.rates(&after, Duration::from_secs(1));
         assert_eq!(rates.out_octets.round(), before.get("out_octets") as f64);
         assert!(says(&after.to_string(), "active connections 2"), "{after}");
@@ -120,7 +120,7 @@ fn adapter_and_status_say_what_there_is() {
         assert!(status.is_there());
         let json = serde_json::to_value(&status).unwrap();
         assert_eq!((&json["rdma_enabled"], &json["active_connections"]), (&true.into(), &2.into()));
-        // Those of the two ends; not the one that asks.
+        // The files of both ends, without the file of this query.
         assert_eq!(json["files"], 2);
         assert!(status.to_string().contains("connections  2 sides established\n"), "{status}");
     });
@@ -153,7 +153,7 @@ fn broken_answers_are_refused() {
     assert!(stats::Totals::read(&Answers(Ok(vec![0; 8]))).is_err());
 }
 
-/// What is on already is left alone. What Windows says it has done, and the driver does not, is an error; so is a PowerShell that fails.
+/// RDMA that is on already is not changed. If Windows reports the change and the driver does not, that is an error; so is a PowerShell that fails.
 // Shows S1506.
 #[test]
 fn rdma_is_on_when_the_driver_says_so() {

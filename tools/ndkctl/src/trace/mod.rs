@@ -18,48 +18,48 @@ use clap::ValueEnum;
 use events::{Event, Malformed};
 use serde::Serialize;
 
-/// So many events may wait to be printed. While there are as many, further ones wait in the session, which counts those it cannot hold.
+/// The most events that wait to be printed. While that many wait, further events stay in the session, which counts the events that it cannot hold.
 const WAITING: usize = 1024;
-/// Seconds from the epoch of FILETIME to that of Unix.
+/// Seconds from the epoch of FILETIME to the epoch of Unix.
 const EPOCHS_APART: Duration = Duration::from_secs(11_644_473_600);
 
-/// What is to be seen. The numbers are those of ETW.
+/// The least severe level to show. The numbers are ETW's.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Level {
-    /// What breaks.
+    /// Failures of the adapter, of connections, of completion queues and of requests.
     Error = 2,
-    /// What does not come about.
+    /// Failed listens and connects, and unknown addresses.
     Warning = 3,
-    /// What comes and goes.
+    /// Starts and ends of the adapter, of listeners and of connections.
     Informational = 4,
-    /// Each post and each row of completions.
+    /// Each post, and the completions of one kind in a row.
     Verbose = 5,
 }
 
-/// What is to be printed, or why there is no more.
+/// A message to the printing thread.
 #[cfg_attr(not(windows), allow(dead_code, reason = "there are no events"))]
 enum Said {
-    /// The driver has told this.
+    /// An event of the driver.
     Event {
-        /// When: a FILETIME.
+        /// The time of the event, a FILETIME.
         time: i64,
         event: Result<Event, Malformed>,
     },
-    /// The session shall end.
+    /// The session has to be stopped.
     Enough,
-    /// It has ended.
+    /// The session has ended.
     Ended(anyhow::Result<()>),
 }
 
-/// What a session has not recorded or not handed over.
+/// The events and buffers that a session lost.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lost {
     events: u32,
-    /// Of events that nobody has counted.
+    /// Lost buffers; `events` does not count the events in them.
     buffers: u32,
 }
 
-/// How a trace went.
+/// The counts of a trace.
 #[derive(Debug)]
 struct Summary {
     shown: u64,
@@ -74,10 +74,10 @@ impl fmt::Display for Summary {
     }
 }
 
-/// A line.
+/// A printed line.
 #[derive(Debug, Serialize)]
 struct Line {
-    /// Since the trace began.
+    /// Seconds since the trace began.
     seconds: f64,
     #[serde(flatten)]
     what: What,
@@ -110,13 +110,13 @@ impl fmt::Display for Line {
     }
 }
 
-/// The time since the epoch of Unix.
+/// The time since the Unix epoch.
 fn since_epoch(filetime: i64) -> Duration {
     let ticks = filetime.unsigned_abs();
     Duration::new(ticks / 10_000_000, (ticks % 10_000_000) as u32 * 100).saturating_sub(EPOCHS_APART)
 }
 
-/// Prints events until the session has ended, which `stop` is called for, once, when it is enough. Times are counted from `start`.
+/// Prints events until the session has ended. Calls `stop` at the first [`Said::Enough`]. Times are counted from `start`.
 fn show(
     said: Receiver<Said>,
     start: Duration,
@@ -148,10 +148,10 @@ fn show(
     Ok(Summary { shown, lost })
 }
 
-/// Prints events until it is interrupted, or the time is over.
+/// Prints events until Ctrl+C, or until `limit` has passed.
 pub(crate) fn trace(level: Level, limit: Option<Duration>, json: bool) -> anyhow::Result<()> {
     let (sender, said) = sync_channel(WAITING);
-    // The receiver has gone only when all is over.
+    // The send fails only at the end, when the receiver is gone.
     let interrupt = sender.clone();
     ctrlc::set_handler(move || interrupt.send(Said::Enough).unwrap_or_default())?;
     if let Some(limit) = limit {

@@ -31,11 +31,11 @@ use windows_sys::{
 
 use super::{Lost, Said};
 
-/// What the session is called. There is one: one that a killed process has left behind is found by its name.
+/// The name of the session, always the same: so a session that a killed process left is found.
 const NAME: PCWSTR = w!("SoftNDK-ndkctl");
 const PROVIDER: GUID = GUID::from_u128(PROVIDER_ID);
 
-/// EVENT_TRACE_PROPERTIES, with room for the name, which ETW writes behind it.
+/// EVENT_TRACE_PROPERTIES and, behind it, room for the session's name, which ETW writes there.
 #[repr(C)]
 struct Properties {
     head: EVENT_TRACE_PROPERTIES,
@@ -47,21 +47,21 @@ impl Properties {
         let mut head = EVENT_TRACE_PROPERTIES::default();
         head.Wnode.BufferSize = size_of::<Self>() as u32;
         head.Wnode.Flags = WNODE_FLAG_TRACED_GUID;
-        // Time by the performance counter.
+        // The clock of the session: the performance counter.
         head.Wnode.ClientContext = 1;
         head.LogFileMode = EVENT_TRACE_REAL_TIME_MODE;
-        // Seconds, after which events are shown at the latest.
+        // ETW delivers events after this number of seconds at the latest.
         head.FlushTimer = 1;
         head.LoggerNameOffset = offset_of!(Self, name) as u32;
         Self { head, name: [0; 32] }
     }
 }
 
-/// A session that was started. It is stopped when it is dropped.
+/// A started session. Its drop stops the session.
 struct Session(Option<CONTROLTRACE_HANDLE>);
 
 impl Session {
-    /// Starts it. One that has the name already is stopped.
+    /// Starts the session. Stops a session that has the name already.
     fn start() -> anyhow::Result<Self> {
         let mut started = start();
         if matches!(started, Err(ERROR_ALREADY_EXISTS)) {
@@ -81,9 +81,9 @@ impl Session {
         Ok(())
     }
 
-    /// Stops it: who listens gets what there still is, and then the end.
+    /// Stops the session: ProcessTrace gives the remaining events to its callback, then returns.
     fn stop(&mut self) -> anyhow::Result<Lost> {
-        // Once: the handle may be that of another session afterwards.
+        // Only once: afterwards the handle may be another session's.
         let Some(handle) = self.0.take() else { return Ok(Lost::default()) };
         stop(handle, null()).map_err(|status| failed("stop the session", status))
     }
@@ -91,7 +91,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Then the next one of this name stops it.
+        // If the stop fails, the next session of this name stops this session.
         let _lost = self.stop();
     }
 }
@@ -106,7 +106,7 @@ fn start() -> Result<CONTROLTRACE_HANDLE, WIN32_ERROR> {
 /// Stops the session with this handle, or of this name.
 fn stop(handle: CONTROLTRACE_HANDLE, name: PCWSTR) -> Result<Lost, WIN32_ERROR> {
     let mut properties = Properties::new();
-    // SAFETY: no name, or one that ends with a NUL; properties of the size that they say. A handle that is none is refused.
+    // SAFETY: no name, or a name that ends with a NUL; properties of the size that they say. An invalid handle is refused.
     let status = unsafe { ControlTraceW(handle, name, from_mut(&mut properties).cast(), EVENT_TRACE_CONTROL_STOP) };
     let EVENT_TRACE_PROPERTIES { EventsLost: events, RealTimeBuffersLost: buffers, .. } = properties.head;
     if status == ERROR_SUCCESS { Ok(Lost { events, buffers }) } else { Err(status) }
@@ -122,7 +122,8 @@ fn failed(what: &str, status: WIN32_ERROR) -> anyhow::Error {
     anyhow::anyhow!("cannot {what}: {}{hint}", Error::from_raw_os_error(status as i32))
 }
 
-/// Has a session tell `sender`, while `receive` is given what stops it. When that returns, the session ends.
+/// Runs a session whose events go to `sender`, and calls `receive` with a function that stops the session. When `receive` returns, the session is
+/// stopped.
 pub(super) fn run<T>(
     level: u8,
     sender: &SyncSender<Said>,
@@ -133,13 +134,13 @@ pub(super) fn run<T>(
     let trace = open(sender)?;
     thread::scope(|scope| {
         scope.spawn(move || sender.send(Said::Ended(process(trace))));
-        // Drops the session, so that the thread ends, before it is waited for.
+        // Dropped when `receive` returns: then the thread ends, for which the scope waits.
         let mut session = session;
         receive(&mut || session.stop())
     })
 }
 
-/// Begins to listen to the session. The sender has to live until [`process`] returns.
+/// Opens the session for [`process`]. The sender has to live until [`process`] returns.
 fn open(sender: &SyncSender<Said>) -> anyhow::Result<PROCESSTRACE_HANDLE> {
     let context = from_ref(sender).cast_mut().cast();
     let mut file = EVENT_TRACE_LOGFILEW { LoggerName: NAME.cast_mut(), Context: context, ..Default::default() };
@@ -152,33 +153,33 @@ fn open(sender: &SyncSender<Said>) -> anyhow::Result<PROCESSTRACE_HANDLE> {
     Ok(trace)
 }
 
-/// Has [`told`] called until the session has ended.
+/// Calls [`told`] for each event until the session has ended.
 fn process(trace: PROCESSTRACE_HANDLE) -> anyhow::Result<()> {
     // SAFETY: one trace, from its beginning to its end.
     let status = unsafe { ProcessTrace(&trace, 1, null(), null()) };
-    // SAFETY: it is open, and not used any more.
+    // SAFETY: the trace is open, and not used after this call.
     unsafe { CloseTrace(trace) };
     ensure!(status == ERROR_SUCCESS, failed("go on with the session", status));
     Ok(())
 }
 
-/// Called for each event, by ProcessTrace. A panic would end the process, as from any function of the system's calling convention.
+/// ProcessTrace calls this for each event. A panic would end the process, as in any `extern "system"` function.
 unsafe extern "system" fn told(record: *mut EVENT_RECORD) {
     // SAFETY: ETW gives a record that is valid during the call.
     let record = unsafe { &*record };
     if !is_ours(&record.EventHeader.ProviderId) {
-        // The session's own.
+        // An event of the session itself.
         return;
     }
     // SAFETY: the context given to OpenTraceW.
     let sender = unsafe { &*record.UserContext.cast::<SyncSender<Said>>() };
     let descriptor = &record.EventHeader.EventDescriptor;
-    // SAFETY: of a valid record.
+    // SAFETY: the record is valid.
     let metadata = unsafe { metadata(record) };
-    // SAFETY: the record has so many bytes there.
+    // SAFETY: a valid record has `UserDataLength` bytes at `UserData`.
     let data = unsafe { bytes(record.UserData, record.UserDataLength) };
     let event = Event::read(descriptor.Level, descriptor.Keyword, metadata, data);
-    // Nobody receives any more: the session is about to end.
+    // An error means that the receiver is gone: the session is about to end.
     let _result = sender.send(Said::Event { time: record.EventHeader.TimeStamp, event });
 }
 
@@ -186,7 +187,7 @@ fn is_ours(id: &GUID) -> bool {
     (id.data1, id.data2, id.data3, id.data4) == (PROVIDER.data1, PROVIDER.data2, PROVIDER.data3, PROVIDER.data4)
 }
 
-/// What describes the event; nothing, if it does not come with it.
+/// The metadata of the event; empty if the record has none.
 ///
 /// # Safety
 /// The record is valid.
@@ -194,17 +195,17 @@ unsafe fn metadata(record: &EVENT_RECORD) -> &[u8] {
     if record.ExtendedDataCount == 0 {
         return &[];
     }
-    // SAFETY: the record has so many items there.
+    // SAFETY: a valid record has `ExtendedDataCount` items at `ExtendedData`.
     let items = unsafe { slice::from_raw_parts(record.ExtendedData, usize::from(record.ExtendedDataCount)) };
     let item = items.iter().find(|item| u32::from(item.ExtType) == EVENT_HEADER_EXT_TYPE_EVENT_SCHEMA_TL);
     item.map_or(&[], |item| {
-        // SAFETY: the item has so many bytes there.
+        // SAFETY: a valid item has `DataSize` bytes at `DataPtr`.
         unsafe { bytes(with_exposed_provenance(item.DataPtr as usize), item.DataSize) }
     })
 }
 
 /// # Safety
-/// There are so many bytes, for as long as they are used.
+/// `address` is valid for `length` bytes as long as the result is used.
 unsafe fn bytes<'a>(address: *const c_void, length: u16) -> &'a [u8] {
     if length == 0 {
         return &[];

@@ -1,4 +1,4 @@
-//! What is printed of events.
+//! Tests of the printed events.
 
 #[path = "../../../events/tests/encoded/mod.rs"]
 mod encoded;
@@ -24,12 +24,12 @@ fn read(level: u8, (metadata, data): &(Vec<u8>, Vec<u8>)) -> Result<Event, Malfo
     Event::read(level, 0x3, metadata, data)
 }
 
-/// So many units of 100 ns after the start.
+/// An event `ticks` units of 100 ns after the start.
 fn event(ticks: i64, event: Result<Event, Malformed>) -> Said {
     Said::Event { time: NOON + ticks, event }
 }
 
-/// What is printed, and how often the session was stopped.
+/// Runs [`show`]: returns its result, and how often the session was stopped.
 fn shown(said: Vec<Said>, json: bool, output: &mut impl Write) -> (anyhow::Result<Summary>, u32) {
     let (sender, receiver) = channel();
     said.into_iter().for_each(|said| sender.send(said).unwrap());
@@ -41,7 +41,8 @@ fn shown(said: Vec<Said>, json: bool, output: &mut impl Write) -> (anyhow::Resul
     (summary, stops)
 }
 
-/// Fields of all kinds; and what has no description, less data than it says or more, which is not kept back.
+/// An event with fields of all kinds, and unreadable events, which are printed too: with less or more data than the description says, with an unknown
+/// type, and without a description.
 fn events() -> Vec<Said> {
     let (metadata, data) = connected();
     let cut = (metadata.clone(), data[..data.len() - 1].to_vec());
@@ -55,7 +56,7 @@ fn events() -> Vec<Said> {
         event(20_000_000, read(ERROR, &other)),
         event(20_000_000, read(ERROR, &(Vec::new(), vec![1]))),
         Said::Enough,
-        // What was still there when the session was stopped; before the start by the clock.
+        // An event that comes after the stop, with a time before the start.
         event(-1, read(ERROR, &listening())),
         Said::Enough,
         Said::Ended(Ok(())),
@@ -103,7 +104,7 @@ fn events_are_printed_as_json() {
     assert_eq!(*cut, serde_json::json!({ "seconds": 2.0, "unreadable": "the data ends within the field Counter" }));
 }
 
-/// A session that nobody here has ended, one that breaks, and nobody who reads the output.
+/// A session that another program ended, a session that fails, and an output that takes no more bytes.
 // Shows S1507.
 #[test]
 fn a_trace_that_cannot_go_on_is_an_error() {
