@@ -1,4 +1,4 @@
-//! How callbacks wake the thread that runs a scenario.
+//! [`Bell`]: callbacks wake the thread that runs a scenario or has a link.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,11 +7,11 @@ use platform::{Arc, Event, Passive, Platform, RunTimer, SpinLock, Timer};
 
 use crate::no_memory;
 
-/// How long nothing at all may happen between two ends of ours, in microseconds. Long before that a completion was lost: everything else
-/// ends by itself.
+/// The longest wait for a ring, in microseconds, in a scenario, and in a link's connector operation or close. Between two ends of this
+/// crate only a lost completion takes this long: everything else ends earlier.
 pub(crate) const SILENCE: u32 = 30_000_000;
 
-/// Rung by callbacks, waited for by one thread. Rings that nobody waits for are remembered, as one.
+/// Callbacks ring the bell, one thread waits for it. Rings while no thread waits are remembered as one ring.
 pub(crate) struct Bell<P: Platform> {
     state: SpinLock<State<P>, P>,
     stopped: AtomicBool,
@@ -20,9 +20,9 @@ pub(crate) struct Bell<P: Platform> {
 
 struct State<P: Platform> {
     rung: bool,
-    /// The wait was too long.
+    /// The timer has expired before a ring.
     silent: bool,
-    /// Set while somebody waits. Events of the platform stay signalled, so each wait has its own.
+    /// Set while a thread waits. Events of the platform stay signalled, so each wait has its own event.
     waiter: Option<Arc<Event<P>, P>>,
 }
 
@@ -46,7 +46,7 @@ impl<P: Platform> Bell<P> {
         }
     }
 
-    /// Waits for a ring since the last wait. STATUS_IO_TIMEOUT: there was none for `limit` microseconds, if there is a limit.
+    /// Waits for a ring; a ring since the last wait counts. STATUS_IO_TIMEOUT: no ring within `limit` microseconds.
     pub(crate) fn wait(this: &Arc<Self, P>, limit: Option<u32>, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         let event = Event::new().map_err(no_memory)?;
         let mut state = this.state.lock();
@@ -64,7 +64,7 @@ impl<P: Platform> Bell<P> {
         if core::mem::take(&mut state.silent) { Err(STATUS_IO_TIMEOUT) } else { Ok(()) }
     }
 
-    /// Asks the waiter to give up. IRQL <= DISPATCH.
+    /// Sets `stopped` and rings: the waiter then ends its run. IRQL <= DISPATCH.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.ring();
@@ -82,7 +82,7 @@ impl<P: Platform> RunTimer<P> for Bell<P> {
 
     fn expired(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        // Not if it was rung just before.
+        // Without a waiter the bell was rung just before: no timeout.
         state.silent |= state.waiter.is_some();
         drop(state);
         this.ring();

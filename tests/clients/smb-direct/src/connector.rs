@@ -1,4 +1,4 @@
-//! Connectors and the listener: what their callbacks leave for the runner.
+//! Contexts of connectors and of the listener, in which callbacks store events for the runner.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,12 +9,12 @@ use platform::Arc;
 use crate::bell::Bell;
 use crate::{Connector, Fifo, Kernel, Lock, PlatformOf, Ref, lock, shared};
 
-/// Connection requests that may wait.
+/// The most connection requests that wait.
 const BACKLOG: usize = 4;
 
-/// What happened to a connector.
+/// The events of a connector.
 pub(crate) struct ConnectorEvents<K: Kernel> {
-    /// How the operation in progress ended.
+    /// The status of the last operation; `None`: the operation is in progress.
     outcome: Lock<Option<NTSTATUS>, K>,
     /// The peer disconnected, or the connection was aborted.
     lost: AtomicBool,
@@ -35,7 +35,8 @@ impl<K: Kernel> ConnectorEvents<K> {
         })
     }
 
-    /// Begins an operation: `start` gives what the provider returned. Its end is a later [`Self::outcome`].
+    /// Begins an operation: `start` calls the provider and returns its status. [`Self::outcome`] has the final status when the operation
+    /// has ended.
     pub(crate) fn begin(&self, start: impl FnOnce() -> NTSTATUS) {
         *self.outcome.lock() = None;
         let status = start();
@@ -44,7 +45,7 @@ impl<K: Kernel> ConnectorEvents<K> {
         }
     }
 
-    /// How the operation ended, once it has.
+    /// The status of the operation; `None`: the operation is in progress.
     pub(crate) fn outcome(&self) -> Option<NTSTATUS> {
         *self.outcome.lock()
     }
@@ -68,7 +69,7 @@ impl<K: Kernel> Disconnected for ConnectorEvents<K> {
     }
 }
 
-/// Connection requests that wait for the runner: connect events come at DISPATCH_LEVEL, where nothing can be awaited.
+/// Connection requests that wait for the runner: connect events come at DISPATCH_LEVEL, where the accept cannot be waited for.
 pub(crate) struct ListenerEvents<K: Kernel> {
     /// `None`: the listener is closed or about to be.
     waiting: Lock<Option<Fifo<Connector<K>, K>>, K>,
@@ -89,7 +90,7 @@ impl<K: Kernel> ListenerEvents<K> {
         self.waiting.lock().as_mut()?.pop()
     }
 
-    /// Refuses what waits and what comes: a listener is closed only when its connectors are.
+    /// Refuses all waiting and later requests: the close of a listener completes only after its connectors are closed.
     pub(crate) fn close(&self) {
         let waiting = self.waiting.lock().take();
         drop(waiting);

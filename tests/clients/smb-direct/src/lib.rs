@@ -1,14 +1,14 @@
-//! A test consumer of an NDK provider, written as the kernel client of SMB Direct (MS-SMBD) is: both ends of the protocol,
-//! and a file of which the client reads and writes 8 MiB at a time.
+//! A test consumer of an NDK provider, written as the kernel client of SMB Direct (MS-SMBD) is: both ends of the protocol, and a file that
+//! the client reads and writes, at most 8 MiB at a time.
 //!
-//! * [`Consumer::run`] performs one [`Scenario`] at PASSIVE_LEVEL, over connections of the adapter with itself, and gives
-//!   a [`Report`]: what was moved, or the step that failed and its NTSTATUS.
-//! * Completions are taken at DISPATCH_LEVEL, in the callbacks of the completion queues: arm, poll, a bounded number at a time.
-//! * The provider is reached through its dispatch tables only, by way of `ndk-consumer`.
+//! * [`Consumer::run`] performs one [`Scenario`] at PASSIVE_LEVEL, over connections of the adapter with itself, and returns a [`Report`]:
+//!   the counts, or the step that failed and its NTSTATUS.
+//! * Completions are polled at DISPATCH_LEVEL, in the callbacks of the completion queues: arm, then poll, a bounded number of completions.
+//! * The provider is called only through its dispatch tables, by `ndk-consumer`.
 //!
-//! A [`Link`] is one end by itself, whose peer is another implementation. [`Consumer::serve_link`] has one for a program.
+//! A [`Link`] is one end by itself, whose peer is another implementation. [`Consumer::serve_link`] drives a link for a program.
 //!
-//! SMB2 itself is not here: the requests for the file are of our own (`message`), since both ends are.
+//! There is no SMB2: `message` defines this crate's own requests for the file, as both ends are in this crate.
 #![no_std]
 #![deny(
     clippy::unwrap_used,
@@ -51,19 +51,15 @@ use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
 use ndk_consumer::{Adapter, Owned};
 use platform::{Arc, OutOfMemory, SpinLock, Weak};
 
-/// The platform of a kernel.
 pub(crate) type PlatformOf<K> = <K as Kernel>::Platform;
-/// A counted reference.
 pub(crate) type Ref<T, K> = Arc<T, PlatformOf<K>>;
-/// A reference back to what refers here, set once both exist.
+/// A weak reference from an object to its owner, set once both exist.
 pub(crate) type BackRef<T, K> = Lock<Option<Weak<T, PlatformOf<K>>>, K>;
 /// A queue of fixed size.
 pub(crate) type Fifo<T, K> = queue::Queue<T, PlatformOf<K>>;
-/// A lock.
 pub(crate) type Lock<T, K> = SpinLock<T, PlatformOf<K>>;
-/// An open NDK object with what it keeps.
+/// An open NDK object with its context.
 pub(crate) type Open<T, J, K> = Owned<T, J, PlatformOf<K>>;
-/// A protection domain.
 pub(crate) type Pd<K> = Open<NDK_PD, Adapter<PlatformOf<K>>, K>;
 pub(crate) type Cq<K> = Open<NDK_CQ, connection::CqEvents<K>, K>;
 pub(crate) type Qp<K> = Open<NDK_QP, connection::Pool<K>, K>;
@@ -71,12 +67,11 @@ pub(crate) type Mr<J, K> = Open<NDK_MR, J, K>;
 pub(crate) type Connector<K> = Open<NDK_CONNECTOR, connector::ConnectorEvents<K>, K>;
 pub(crate) type Listener<K> = Open<NDK_LISTENER, connector::ListenerEvents<K>, K>;
 
-/// A new lock.
 pub(crate) fn lock<T, K: Kernel>(value: T) -> Lock<T, K> {
     SpinLock::<_, PlatformOf<K>>::new(value)
 }
 
-/// Moves a value to non-paged pool, to be shared.
+/// Moves a value to non-paged pool, with a reference count.
 pub(crate) fn shared<T, K: Kernel>(value: T) -> Result<Ref<T, K>, NTSTATUS> {
     Arc::try_new(value).map_err(no_memory)
 }

@@ -13,7 +13,7 @@ use platform::{Passive, Platform};
 
 use crate::{Kernel, Mr, Pd, PlatformOf, Ref, shared};
 
-/// Whole pages.
+/// Whole pages of the platform's memory.
 struct Pages<P: Platform> {
     start: NonNull<u8>,
     layout: Layout,
@@ -31,14 +31,14 @@ impl<P: Platform> Pages<P> {
 
 impl<P: Platform> Drop for Pages<P> {
     fn drop(&mut self) {
-        // SAFETY: allocated by `new` with this layout; users keep the owner.
+        // SAFETY: allocated by `new` with this layout; each user of the memory keeps its owner.
         unsafe { P::free(self.start, self.layout) };
     }
 }
 
-/// `length` bytes of non-paged memory, from `offset` inside a page on, and their MDL.
+/// `length` bytes of non-paged memory, from `offset` inside a page on, with their MDL.
 pub(crate) struct Buffer<K: Kernel> {
-    /// Before the pages, so that it goes first.
+    /// Declared before the pages, so dropped first.
     mdl: K::Mdl,
     start: NonNull<u8>,
     length: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Buffer<K: Kernel> {
 
 // SAFETY: bytes, which are only copied in and out; the MDL is Send.
 unsafe impl<K: Kernel> Send for Buffer<K> {}
-// SAFETY: as for Send; what is copied while the provider writes is torn, as with any hardware.
+// SAFETY: as for Send; a copy during a write of the provider is torn, as with any hardware.
 unsafe impl<K: Kernel> Sync for Buffer<K> {}
 
 impl<K: Kernel> Buffer<K> {
@@ -56,7 +56,7 @@ impl<K: Kernel> Buffer<K> {
         let pages = Pages::<PlatformOf<K>>::new(end.ok_or(STATUS_INVALID_PARAMETER)?)?;
         // SAFETY: the offset lies inside the first page.
         let start = unsafe { pages.start.add(offset) };
-        // SAFETY: `length` bytes from `start` on are inside the pages, which go after the MDL.
+        // SAFETY: `length` bytes from `start` on are inside the pages, which are freed after the MDL.
         let mdl = unsafe { K::describe(start, length) }.ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
         Ok(Self { mdl, start, length, _pages: pages })
     }
@@ -65,7 +65,7 @@ impl<K: Kernel> Buffer<K> {
         self.length
     }
 
-    /// Where `length` bytes at `offset` are. `None`: out of bounds.
+    /// The address of `length` bytes at `offset`. `None`: out of bounds.
     fn place(&self, offset: usize, length: usize) -> Option<NonNull<u8>> {
         offset.checked_add(length).filter(|end| *end <= self.length)?;
         // SAFETY: the offset is in bounds.
@@ -75,7 +75,7 @@ impl<K: Kernel> Buffer<K> {
     /// Copies `bytes` to `offset`. STATUS_INVALID_PARAMETER: out of bounds.
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), NTSTATUS> {
         let place = self.place(offset, bytes.len()).ok_or(STATUS_INVALID_PARAMETER)?;
-        // SAFETY: in bounds; no reference to the memory is ever given out, so they do not overlap.
+        // SAFETY: in bounds; no reference to the memory is ever given out, so `bytes` does not overlap the memory.
         unsafe { place.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
@@ -94,14 +94,14 @@ impl<K: Kernel> Buffer<K> {
     }
 }
 
-// SAFETY: the MDL is the buffer's for life, and so is the memory.
+// SAFETY: the MDL and the memory live as long as the buffer.
 unsafe impl<K: Kernel> Pinned for Buffer<K> {
     fn mdl(&self) -> NonNull<ndk_abi::wdm::MDL> {
         self.mdl.mdl()
     }
 }
 
-/// What a registered region keeps until its close has completed.
+/// The context of a registered region, which lives until the region's close has completed.
 pub(crate) struct Registration<K: Kernel> {
     pub(crate) buffer: Buffer<K>,
     _pd: Ref<Pd<K>, K>,
@@ -126,7 +126,7 @@ impl<K: Kernel> Registered<K> {
         &self.mr.context().buffer
     }
 
-    /// An entry for `length` bytes at `offset`; the provider checks the bounds.
+    /// An SGE for `length` bytes at `offset`; the provider checks the bounds.
     pub(crate) fn sge(&self, offset: usize, length: u32) -> NDK_SGE {
         let address = self.buffer().address().wrapping_add(offset as u64) as usize;
         NDK_SGE {
@@ -136,7 +136,7 @@ impl<K: Kernel> Registered<K> {
         }
     }
 
-    /// NdkDeregisterMr: when it returns, nothing uses the memory any more.
+    /// NdkDeregisterMr: after the return the provider no longer uses the memory.
     pub(crate) fn deregister(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         self.mr.deregister(passive)
     }

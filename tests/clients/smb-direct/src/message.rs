@@ -1,5 +1,5 @@
-//! Requests for the file and their answers: what SMB2 READ and WRITE with RDMA channels carry (MS-SMB2 2.2.19 to 2.2.22), and an
-//! echo. The layouts are our own, since both ends are.
+//! Requests for the file and their answers: the contents of SMB2 READ and WRITE with RDMA channels (MS-SMB2 2.2.19 to 2.2.22), and an echo.
+//! The layouts are this crate's own, as both ends are in it.
 
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_NETWORK_RESPONSE};
 use platform::{Platform, Slice};
@@ -20,7 +20,7 @@ pub(crate) const CHANNEL_V1: u32 = 1;
 /// SMB2_CHANNEL_RDMA_V1_INVALIDATE: the answer invalidates the first token.
 pub(crate) const CHANNEL_V1_INVALIDATE: u32 = 2;
 
-/// Descriptors of one request.
+/// The most descriptors of one request.
 pub(crate) const MAX_DESCRIPTORS: usize = 4;
 
 /// A request. Buffer descriptors follow, or the payload of an echo.
@@ -32,7 +32,7 @@ pub(crate) struct Request {
     pub(crate) id: U64,
     pub(crate) offset: U64,
     pub(crate) length: U64,
-    /// Of the data, for a write.
+    /// The checksum of the data of a write.
     pub(crate) checksum: U64,
 }
 
@@ -43,11 +43,11 @@ pub(crate) struct Answer {
     pub(crate) kind: U32,
     pub(crate) status: U32,
     pub(crate) id: U64,
-    /// Of the data in the file.
+    /// The checksum of the data in the file.
     pub(crate) checksum: U64,
 }
 
-/// A message from its head and what follows.
+/// Builds a message from its head and the bytes that follow.
 pub(crate) fn encode<P: Platform>(head: &(impl IntoBytes + Immutable), tail: &[u8]) -> Result<Slice<u8, P>, NTSTATUS> {
     let head = head.as_bytes();
     let byte = |index: usize| {
@@ -57,7 +57,7 @@ pub(crate) fn encode<P: Platform>(head: &(impl IntoBytes + Immutable), tail: &[u
     Slice::from_fn(head.len().saturating_add(tail.len()), byte).map_err(no_memory)
 }
 
-/// The head of a message and what follows.
+/// Splits a message into its head and the bytes that follow.
 pub(crate) fn decode<T: FromBytes + Copy>(bytes: &[u8]) -> Result<(T, &[u8]), NTSTATUS> {
     T::read_from_prefix(bytes).map_err(|_too_short| STATUS_INVALID_NETWORK_RESPONSE)
 }

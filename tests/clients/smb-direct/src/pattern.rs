@@ -1,11 +1,11 @@
-//! The data that is moved, and how both ends tell that it arrived.
+//! The test data, and the checksum by which both ends verify the data.
 
 use ndk_abi::status::NTSTATUS;
 
 use crate::Kernel;
 use crate::memory::Buffer;
 
-/// Bytes looked at at a time; a multiple of the word.
+/// Bytes filled or summed at a time; a multiple of a word's 8 bytes.
 const CHUNK: usize = 1024;
 
 /// The `index`th word of the data with this seed: the finaliser of SplitMix64, so that any two words differ.
@@ -16,7 +16,7 @@ fn word(seed: u64, index: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// Fills `bytes` with the data from byte `start` on, which is a multiple of the word.
+/// Fills `bytes` with the data from byte `start` on, which is a multiple of 8.
 pub(crate) fn fill(bytes: &mut [u8], seed: u64, start: u64) {
     for (index, word_bytes) in (start / 8..).zip(bytes.chunks_mut(8)) {
         for (byte, value) in word_bytes.iter_mut().zip(word(seed, index).to_le_bytes()) {
@@ -25,7 +25,7 @@ pub(crate) fn fill(bytes: &mut [u8], seed: u64, start: u64) {
     }
 }
 
-/// A checksum in which position counts.
+/// A checksum that depends on the order of the words.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Checksum(u64);
 
@@ -38,7 +38,7 @@ impl Checksum {
         self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x2545_F491_4F6C_DD1D);
     }
 
-    /// Adds bytes; only the last call may add a number that is no multiple of the word.
+    /// Adds bytes; only the last call may add a number of bytes that is not a multiple of 8.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         words.iter().for_each(|word| self.add(u64::from_le_bytes(*word)));
@@ -50,7 +50,7 @@ impl Checksum {
     }
 }
 
-/// Calls `each` with the parts of a range: offset and length.
+/// Calls `each` with the offset and the length of each part of a range.
 fn parts(
     offset: usize,
     length: usize,
@@ -75,7 +75,7 @@ pub(crate) fn fill_buffer<K: Kernel>(buffer: &Buffer<K>, length: usize, seed: u6
     })
 }
 
-/// Adds `length` bytes at `offset` of a buffer to a checksum. Takes as long as that takes: PASSIVE_LEVEL.
+/// Adds `length` bytes at `offset` of a buffer to a checksum. `length` is not bounded: PASSIVE_LEVEL.
 pub(crate) fn sum_buffer<K: Kernel>(
     checksum: &mut Checksum,
     buffer: &Buffer<K>,

@@ -1,4 +1,4 @@
-//! A link for a program, which asks for one step at a time by control requests (`SOFTNDK_TEST_LINK`). The program is not trusted.
+//! A link for a program, which requests one step at a time by IOCTL_SOFTNDK_TEST_LINK. The program is not trusted.
 
 use core::net::SocketAddr;
 
@@ -21,26 +21,26 @@ use platform::Passive;
 use crate::report::{Failure, Step};
 use crate::{Access, Done, Kernel, Link, Options, PlatformOf, Port, Wake};
 
-/// A request of the program, with the bytes that come with it or the room for those that go back: none has both.
+/// A request of the program, with its input bytes or with room for output bytes; no operation has both.
 pub(crate) struct Ask<'a> {
     pub(crate) ask: &'a SOFTNDK_TEST_LINK,
     pub(crate) bytes: &'a [u8],
     pub(crate) room: &'a mut [u8],
 }
 
-/// What a program has: a link, or a port and perhaps a link that came by it.
+/// The link of a program, or its port and the link that was accepted there.
 pub(crate) struct Held<K: Kernel> {
-    // In the order in which they go.
+    // In the order of their release.
     link: Option<Link<K>>,
     port: Option<Port<K>>,
-    /// The link negotiates, or has done so.
+    /// The negotiation of the link has begun.
     negotiates: bool,
     options: Options,
     pub(crate) wake: Wake<K>,
     adapters: OpenAdapters<PlatformOf<K>>,
 }
 
-/// Why a request has no result, or what its result says.
+/// Why a request has failed: with an NTSTATUS and no result, or with the failed step as its result.
 enum Refused {
     Request(NTSTATUS),
     Step(Failure),
@@ -72,7 +72,7 @@ fn result() -> SOFTNDK_TEST_LINK_RESULT {
     }
 }
 
-/// Whether a request makes what it works with.
+/// Whether a request makes the link or the port on which later requests work.
 pub(crate) fn makes(ask: &SOFTNDK_TEST_LINK) -> bool {
     matches!(ask.Operation, SOFTNDK_TEST_LINK_CONNECT | SOFTNDK_TEST_LINK_LISTEN)
 }
@@ -90,25 +90,25 @@ fn options(ask: &SOFTNDK_TEST_LINK) -> Result<Options, NTSTATUS> {
 }
 
 impl<K: Kernel> Held<K> {
-    /// What a connect or a listen begins with.
+    /// Makes the state for a connect or a listen, without a link and a port.
     pub(crate) fn new(ask: &SOFTNDK_TEST_LINK) -> Result<Self, NTSTATUS> {
         let (options, wake) = (options(ask)?, Wake::new()?);
         Ok(Self { link: None, port: None, negotiates: false, options, wake, adapters: OpenAdapters::default() })
     }
 
-    /// Ends all of it at once.
+    /// Ends the link and the port without a disconnect, and closes the adapters.
     pub(crate) fn end(self, kernel: &K, passive: &Passive<'_>) {
         let Self { link, port, adapters, .. } = self;
         drop((link, port));
         adapters.close_all(kernel, passive);
     }
 
-    /// Whether there is nothing to work with any more.
+    /// Whether there is neither a link nor a port.
     pub(crate) fn is_over(&self) -> bool {
         self.link.is_none() && self.port.is_none()
     }
 
-    /// Does what a request asks for.
+    /// Performs a request.
     pub(crate) fn serve(
         &mut self,
         kernel: &K,
@@ -206,9 +206,9 @@ impl<K: Kernel> Held<K> {
     }
 }
 
-/// What has come: messages first, the end of the connection last.
+/// Returns the next event: a message, else a completion, else the end of the connection.
 fn next<K: Kernel>(link: &Link<K>, room: &mut [u8]) -> Result<SOFTNDK_TEST_LINK_RESULT, NTSTATUS> {
-    // Looked at first: what came before is then found below.
+    // Read first: messages and completions that came before the end are then found below.
     let ended = link.ended();
     let mut result = SOFTNDK_TEST_LINK_RESULT { Value: link.keepalives(), ..result() };
     if let Some(length) = link.message_length() {

@@ -1,4 +1,4 @@
-//! Memory that the client lets the server into, one request at a time: fast-register regions.
+//! Fast-register regions: the client's memory, which the server may access during one request.
 
 use ndk_abi::status::NTSTATUS;
 use ndk_consumer::{Adapter, Lam};
@@ -7,14 +7,14 @@ use platform::Passive;
 use crate::memory::Buffer;
 use crate::{Kernel, Mr, Pd, PlatformOf, Ref, shared};
 
-/// Addresses are made up: to the provider they are an index. An offset inside a page is added.
+/// The base address of a region without its offset in the first page. The number is arbitrary: the provider only computes offsets from it.
 const FIRST_BASE: u64 = 0xABCD_0000_0000_0000;
-/// Each registration gets another base, so that an address of an earlier one is no good.
+/// Each registration gets another base, so that addresses of an earlier registration are not valid.
 const BASE_STEP: u64 = 1 << 32;
 
-/// What a region keeps until its close has completed.
+/// The context of a region, which lives until the region's close has completed.
 pub(crate) struct RegionMemory<K: Kernel> {
-    /// Before the memory, so that it is released first.
+    /// Declared before the buffer, so released first.
     lam: Lam<PlatformOf<K>>,
     buffer: Buffer<K>,
     _pd: Ref<Pd<K>, K>,
@@ -28,7 +28,7 @@ pub(crate) struct Region<K: Kernel> {
 }
 
 impl<K: Kernel> Region<K> {
-    /// `length` bytes that start `offset` bytes into a page.
+    /// Makes a region of `length` bytes that start `offset` bytes into a page.
     pub(crate) fn new(
         adapter: &Ref<Adapter<PlatformOf<K>>, K>,
         pd: &Ref<Pd<K>, K>,
@@ -42,7 +42,7 @@ impl<K: Kernel> Region<K> {
         let memory = shared::<_, K>(RegionMemory { lam, buffer, _pd: pd.clone() })?;
         let mr = Mr::<RegionMemory<K>, K>::create_mr(pd, true, memory, passive)?;
         mr.initialize_fast_register(pages, true, passive)?;
-        // The token stays the same: it may be asked for once.
+        // The token of the region never changes, so one query is enough.
         let token = mr.remote_token();
         Ok(Self { mr, token, base: FIRST_BASE.wrapping_add(offset.into()) })
     }
@@ -59,12 +59,12 @@ impl<K: Kernel> Region<K> {
         &self.mr.context().buffer
     }
 
-    /// The address of the first byte, for the registration and for the peer.
+    /// The address of the first byte, in the registration and for the peer.
     pub(crate) fn base(&self) -> u64 {
         self.base
     }
 
-    /// What the peer names the region by.
+    /// The token by which the peer accesses the region.
     pub(crate) fn token(&self) -> u32 {
         self.token
     }

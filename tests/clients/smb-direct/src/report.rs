@@ -1,14 +1,14 @@
-//! What a run says.
+//! The result of a run.
 
 use ndk_abi::status::NTSTATUS;
 
-/// What the runner was doing. The numbers are those of the test IOCTL.
+/// The steps of a run. The numbers are those of the test IOCTLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Step {
-    /// All of it: the end was reached.
+    /// The run has reached its end.
     Done = 0,
-    /// Opening the adapter and making objects.
+    /// Opening the adapter and creating objects.
     Prepare = 1,
     /// NdkListen, NdkConnect, NdkAccept, NdkCompleteConnect.
     Connect = 2,
@@ -22,27 +22,27 @@ pub enum Step {
     Transfer = 6,
     /// The answer to a request.
     Answer = 7,
-    /// Whose token was invalidated, and by whom.
+    /// The check of which tokens the server invalidated, and the client's own invalidations.
     Invalidation = 8,
-    /// Data that is not what was sent.
+    /// The check of the data: the data differ from the data that were sent.
     Data = 9,
-    /// Disconnecting, and getting everything posted back.
+    /// The disconnect, and the completion of all posted requests.
     Disconnect = 10,
-    /// Somebody stopped the run.
+    /// The run or the link was stopped.
     Stopped = 11,
 }
 
 /// Where and why a run, or a [`Link`](crate::Link), ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What was being done.
+    /// The step that failed.
     pub step: Step,
     /// Why it failed.
     pub status: NTSTATUS,
 }
 
 impl Step {
-    /// All of them, in the order of their numbers.
+    /// All steps, in the order of their numbers.
     const ALL: [Self; 12] = [
         Self::Done,
         Self::Prepare,
@@ -64,28 +64,28 @@ impl Step {
         Self::ALL.into_iter().find(|step| *step as u32 == number)
     }
 
-    /// For `map_err`.
+    /// The failure of this step with an NTSTATUS, for `map_err`.
     pub(crate) fn failed(self) -> impl Fn(NTSTATUS) -> Failure {
         move |status| Failure { step: self, status }
     }
 }
 
-/// What was done, counted over both ends unless it says otherwise.
+/// Counts of a run, over both ends unless a field says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Bytes of the client that the server read by RDMA, checked.
     pub bytes_written: u64,
     /// Bytes that the server wrote to the client by RDMA, checked.
     pub bytes_read: u64,
-    /// Bytes of upper messages that came back as they were sent.
+    /// Bytes of upper messages that came back unchanged.
     pub bytes_echoed: u64,
     /// Messages sent.
     pub messages_sent: u64,
     /// Messages received.
     pub messages_received: u64,
-    /// Times that a message had to wait for a credit.
+    /// Times that a message waited for a credit.
     pub credit_stalls: u64,
-    /// Times that a message had to wait for room in the initiator queue.
+    /// Times that a message waited for room in the initiator queue.
     pub queue_stalls: u64,
     /// Keepalives that were answered.
     pub keepalives: u64,
@@ -93,14 +93,14 @@ pub struct Figures {
     pub remote_invalidations: u64,
     /// Tokens that the client invalidated itself.
     pub local_invalidations: u64,
-    /// Posted requests that came back cancelled.
+    /// Posted requests that completed with STATUS_CANCELLED.
     pub cancelled: u64,
-    /// Connections made.
+    /// Connections established.
     pub connections: u64,
 }
 
 impl Figures {
-    /// Adds what another one counted.
+    /// Adds the counts of `other`.
     pub(crate) fn add(&mut self, other: &Self) {
         for (mine, others) in [
             (&mut self.bytes_written, other.bytes_written),
@@ -126,8 +126,8 @@ impl Figures {
 pub struct Report {
     /// [`Step::Done`], or the step that failed.
     pub step: Step,
-    /// STATUS_SUCCESS, or why.
+    /// STATUS_SUCCESS, or why the step failed.
     pub status: NTSTATUS,
-    /// What was done until then.
+    /// The counts until the end of the run.
     pub figures: Figures,
 }

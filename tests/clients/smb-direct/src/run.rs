@@ -22,22 +22,22 @@ pub struct Consumer<K: Kernel> {
 
 struct State<K: Kernel> {
     running: Option<Running<K>>,
-    /// The link of a program, between two requests that work with it, and its owner.
+    /// The owner and the link of a program, while no request works with the link.
     held: Option<(u64, Held<K>)>,
-    /// Nothing may run any more.
+    /// No scenario and no request may begin.
     closed: bool,
 }
 
 /// A scenario, or a request that works with a link, in progress.
 struct Running<K: Kernel> {
-    /// Whose link it is.
+    /// The owner of the link; `None`: a scenario.
     owner: Option<u64>,
     bell: Ref<Bell<PlatformOf<K>>, K>,
-    /// Set when it is over, and the adapter is closed.
+    /// Set when the scenario or the request has ended; a scenario's adapters are closed by then.
     finished: Ref<Event<PlatformOf<K>>, K>,
 }
 
-/// A link that a request works with, and what is to be set when it is over.
+/// The link of a request, and the event to set at the request's end.
 type Taken<K> = (Held<K>, Ref<Event<PlatformOf<K>>, K>);
 
 impl<K: Kernel> Clone for Running<K> {
@@ -53,10 +53,10 @@ impl<K: Kernel> Default for Consumer<K> {
 }
 
 impl<K: Kernel> Consumer<K> {
-    /// Performs a scenario, in the caller's context. When it returns, all that it opened is closed.
+    /// Performs a scenario in the calling thread. At the return everything that the scenario opened is closed.
     ///
-    /// Errors, with nothing begun: STATUS_DEVICE_BUSY (another run, or a link), STATUS_CANCELLED (after [`Self::close`]),
-    /// STATUS_INSUFFICIENT_RESOURCES. What goes wrong later is in the report.
+    /// Errors before the scenario begins: STATUS_DEVICE_BUSY (a scenario runs, or there is a link), STATUS_CANCELLED (after
+    /// [`Self::close`]), STATUS_INSUFFICIENT_RESOURCES. Later errors are in the report.
     pub fn run(&self, kernel: &K, scenario: Scenario, passive: &Passive<'_>) -> Result<Report, NTSTATUS> {
         let running = Running { owner: None, bell: Bell::new()?, finished: Event::new().map_err(no_memory)? };
         let mut state = self.state.lock();
@@ -76,8 +76,7 @@ impl<K: Kernel> Consumer<K> {
         Ok(Report { step, status, figures })
     }
 
-    /// As [`Self::run`], from and to the structures of IOCTL_SOFTNDK_TEST_SMB_DIRECT. STATUS_INVALID_PARAMETER: no scenario has
-    /// this number.
+    /// As [`Self::run`], with the structures of IOCTL_SOFTNDK_TEST_SMB_DIRECT. STATUS_INVALID_PARAMETER: no scenario has this number.
     pub fn serve(
         &self,
         kernel: &K,
@@ -106,8 +105,8 @@ impl<K: Kernel> Consumer<K> {
         })
     }
 
-    /// Does what a request of `owner` asks for with the link (IOCTL_SOFTNDK_TEST_LINK): with the bytes that came with it, or the room for
-    /// those that go back, of which none has both. The link is the owner's until it is closed, or [`Self::end`].
+    /// Performs a request of `owner` on its link (IOCTL_SOFTNDK_TEST_LINK), with the request's input bytes or with room for output bytes;
+    /// no request has both. The link belongs to the owner until it is closed, or until [`Self::end`].
     pub fn serve_link(
         &self,
         kernel: &K,
@@ -128,13 +127,13 @@ impl<K: Kernel> Consumer<K> {
         let over = state.running.take();
         state.held = held;
         drop(state);
-        // May have the last reference to the link's bell.
+        // `over` may have the last reference to the link's bell, so it is dropped without the lock.
         drop(over);
         finished.set();
         result
     }
 
-    /// Takes the link to work with it, or makes a new one.
+    /// Takes the owner's link out of the state, or makes a new link.
     fn take(&self, owner: u64, ask: &SOFTNDK_TEST_LINK) -> Result<Taken<K>, NTSTATUS> {
         let finished = Event::new().map_err(no_memory)?;
         let mut new = if program::makes(ask) { Some(Held::new(ask)?) } else { None };
@@ -142,7 +141,7 @@ impl<K: Kernel> Consumer<K> {
         state.is_free()?;
         match &state.held {
             Some((whose, _)) if *whose != owner => return Err(STATUS_DEVICE_BUSY),
-            // It is being stopped.
+            // The link is being stopped.
             Some((_, held)) if held.wake.stopped() => return Err(STATUS_CANCELLED),
             held if held.is_some() == new.is_some() => return Err(STATUS_INVALID_DEVICE_STATE),
             _ => {}
@@ -154,12 +153,13 @@ impl<K: Kernel> Consumer<K> {
         Ok((held, finished))
     }
 
-    /// Ends the link of `owner`, if it has one, when its request in progress is over.
+    /// Stops the request in progress on the link of `owner`, waits for its end, and ends the link, if there is one.
     pub fn end(&self, kernel: &K, owner: u64, passive: &Passive<'_>) {
         self.stop_if(kernel, |whose| whose == Some(owner), passive);
     }
 
-    /// Stops the run in progress, if there is one, and waits until it is over. Its report says [`Step::Stopped`]. The same for a link.
+    /// Stops the scenario in progress, if there is one, and waits for its end; its report says [`Step::Stopped`]. Ends a link as
+    /// [`Self::end`] does.
     pub fn stop(&self, kernel: &K, passive: &Passive<'_>) {
         self.stop_if(kernel, |_| true, passive);
     }
@@ -177,7 +177,7 @@ impl<K: Kernel> Consumer<K> {
                 if running.owner.is_none() {
                     return;
                 }
-                // The link may have been put back; nothing works with it any more.
+                // The request may have put its link back. No other request can take a stopped link, so the next turn ends it.
                 continue;
             }
             let held = if state.held.as_ref().is_some_and(|(owner, _)| wanted(Some(*owner))) {
@@ -193,7 +193,7 @@ impl<K: Kernel> Consumer<K> {
         }
     }
 
-    /// As [`Self::stop`], and nothing may run any more: the adapter goes.
+    /// As [`Self::stop`], and no later scenario or request may begin: the adapter is being removed.
     pub fn close(&self, kernel: &K, passive: &Passive<'_>) {
         self.state.lock().closed = true;
         self.stop(kernel, passive);
@@ -201,7 +201,7 @@ impl<K: Kernel> Consumer<K> {
 }
 
 impl<K: Kernel> State<K> {
-    /// Whether something else may begin.
+    /// Whether a scenario or a request may begin.
     fn is_free(&self) -> Result<(), NTSTATUS> {
         match self.running {
             _ if self.closed => Err(STATUS_CANCELLED),

@@ -1,4 +1,4 @@
-//! What the consumer can be asked to do.
+//! The scenarios of the consumer.
 
 use core::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::settings::Settings;
 use crate::world::World;
 use crate::{Kernel, PlatformOf, Ref};
 
-/// 8 MiB: what an SMB Direct read or write asks for at once, and MaxReadWriteSize.
+/// 8 MiB: the length of an SMB Direct read or write, and MaxReadWriteSize.
 const WHOLE: usize = 8 << 20;
 const MIB: usize = 1 << 20;
 
@@ -27,38 +27,39 @@ const MIB: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Scenario {
-    /// 8 MiB into the file and out again, each with one request; the answers invalidate the client's token.
+    /// Writes 8 MiB to the file and reads them back, each with one request; the answers invalidate the client's token.
     Transfer = 1,
-    /// The same with 1 MiB and the client invalidating its tokens itself.
+    /// As Transfer, with 1 MiB; the client invalidates its tokens itself.
     LocalInvalidation = 2,
-    /// Transfers over several regions that begin inside pages: the answer invalidates the first, the client the others.
+    /// Transfers over several regions that begin inside pages: the answer invalidates the first token or none, the client invalidates the
+    /// others.
     Descriptors = 3,
-    /// Four requests at a time, again and again over the same regions.
+    /// Four requests at a time, repeatedly over the same regions.
     Parallel = 4,
-    /// Thousands of messages each way with two credits each way.
+    /// 2000 echoes, with two credits each way.
     Credits = 5,
-    /// Messages of one byte to many fragments, and one that is too long.
+    /// Messages from no payload to many fragments, and a message that is too long.
     Fragments = 6,
     /// More messages than the initiator queue holds.
     SendQueue = 7,
     /// Keepalives, also between fragments.
     Keepalive = 8,
-    /// The server disconnects in the middle of a transfer, then the client does; each time it is done again.
+    /// The server disconnects during a transfer, then the client during another transfer; a third transfer completes.
     MidTransfer = 9,
     /// Connect, transfer, disconnect, several times.
     Reconnect = 10,
-    /// What the server refuses: a version, a request beyond the file. The connection survives the latter.
+    /// The server refuses a version, then a request beyond the end of the file. The connection survives the second refusal.
     Refused = 11,
-    /// The server changes a byte of what it reads out.
+    /// The server changes a byte of the data of a read.
     CorruptedRead = 101,
-    /// The client changes a byte of what it writes.
+    /// The client changes a byte of the data of a write.
     CorruptedWrite = 102,
     /// The server invalidates another token than the first.
     WrongToken = 103,
 }
 
 impl Scenario {
-    /// All of them.
+    /// All scenarios.
     pub const ALL: [Self; 14] = [
         Self::Transfer,
         Self::LocalInvalidation,
@@ -111,7 +112,7 @@ impl Scenario {
         }
     }
 
-    /// Both ends, from nothing to nothing; what was done is added to `figures`, whatever the outcome.
+    /// Runs both ends from their setup to their close. The counts are added to `figures`, also after a failure.
     pub(crate) fn perform<K: Kernel>(
         self,
         kernel: &K,
@@ -207,13 +208,13 @@ fn plan(direction: Direction, channel: u32, regions: Range<usize>, length: usize
     Plan { direction, channel, regions, length, file_offset: 0, seed: length as u64, corrupt: false }
 }
 
-/// One transfer, to its end.
+/// Performs one transfer to its end.
 fn transfer<K: Kernel>(world: &mut World<'_, K>, plan: Plan) -> Result<(), Failure> {
     let mut transfer = world.ask(|client| client.begin(plan))?;
     world.until(Step::Transfer, |client| Ok(client.done(&mut transfer)?.then_some(())))
 }
 
-/// A write, and a read of the same.
+/// Writes to the file and reads the same bytes back.
 fn there_and_back<K: Kernel>(
     world: &mut World<'_, K>,
     channel: u32,
@@ -224,7 +225,7 @@ fn there_and_back<K: Kernel>(
     transfer(world, plan(Direction::Read, channel, regions, length))
 }
 
-/// A transfer of each of four regions, all at once, each to its place in the file.
+/// Transfers four regions at the same time, each to or from its own part of the file.
 fn each_region<K: Kernel>(world: &mut World<'_, K>, direction: Direction, round: u64) -> Result<(), Failure> {
     let mut transfers: [Option<Transfer>; 4] = [const { None }; 4];
     for (index, place) in transfers.iter_mut().enumerate() {
@@ -247,7 +248,7 @@ fn each_region<K: Kernel>(world: &mut World<'_, K>, direction: Direction, round:
     })
 }
 
-/// `count` echoes, `at_once` of them on their way, of lengths that depend on their number.
+/// Performs `count` echoes, at most `at_once` of them at a time. `length` maps the number of an echo to its length.
 fn echoes<K: Kernel>(
     world: &mut World<'_, K>,
     count: usize,
@@ -272,7 +273,7 @@ fn echoes<K: Kernel>(
     })
 }
 
-/// One keepalive from each side.
+/// Sends one keepalive from each side.
 fn keepalives<K: Kernel>(world: &mut World<'_, K>) -> Result<(), Failure> {
     world.ask(|client| {
         Connection::keepalive(client.connection());
@@ -287,7 +288,7 @@ fn keepalives<K: Kernel>(world: &mut World<'_, K>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A transfer that the server ends, one that the client ends, one that nobody ends.
+/// A transfer that the server ends, a transfer that the client ends, and a transfer that completes.
 fn mid_transfer<K: Kernel>(world: &mut World<'_, K>, settings: Settings) -> Result<(), Failure> {
     world.connect(settings, &[(WHOLE, 0)])?;
     let ended = transfer(world, plan(Direction::Write, CHANNEL_V1_INVALIDATE, 0..1, WHOLE));
@@ -303,7 +304,7 @@ fn mid_transfer<K: Kernel>(world: &mut World<'_, K>, settings: Settings) -> Resu
     world.disconnect()
 }
 
-/// A client of the future, then a request that no file is long enough for, then one that is served.
+/// A client of a later version, then a request beyond the end of the file, then a request that is served.
 fn refused<K: Kernel>(world: &mut World<'_, K>, settings: Settings) -> Result<(), Failure> {
     let connected = world.connect(Settings { versions: (0x0200, 0x0300), ..settings }, &[]);
     expect(connected, &[STATUS_NOT_SUPPORTED])?;
@@ -315,7 +316,7 @@ fn refused<K: Kernel>(world: &mut World<'_, K>, settings: Settings) -> Result<()
     there_and_back(world, CHANNEL_V1_INVALIDATE, 0..1, MIB)
 }
 
-/// What has to fail, in one of these ways.
+/// Succeeds if `result` is a failure with an allowed status.
 fn expect(result: Result<(), Failure>, allowed: &[NTSTATUS]) -> Result<(), Failure> {
     match result {
         Err(failure) if allowed.contains(&failure.status) => Ok(()),

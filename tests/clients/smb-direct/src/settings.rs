@@ -1,9 +1,9 @@
 //! The connection variables of MS-SMBD 3.1.1.1 that are chosen here.
 
-/// One end's choice.
+/// The choice of one end.
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
-    /// The versions it speaks: lowest, highest.
+    /// The lowest and the highest version of SMB Direct that this end speaks.
     pub(crate) versions: (u16, u16),
     /// ReceiveCreditMax and SendCreditTarget. At least 2: the last credit is kept for messages that grant.
     pub(crate) credits: u16,
@@ -15,20 +15,20 @@ pub(crate) struct Settings {
     pub(crate) fragmented_size: u32,
     /// MaxReadWriteSize: bytes of one RDMA transfer of the server.
     pub(crate) read_write_size: u32,
-    /// Places of the initiator queue.
+    /// The depth of the initiator queue.
     pub(crate) initiator_depth: u32,
-    /// Messages on their way at a time.
+    /// The most outstanding sends.
     pub(crate) send_slots: u32,
-    /// How long the negotiation may take the active and the passive side, in microseconds.
+    /// Time limits of the negotiation on the active and on the passive side, in microseconds.
     pub(crate) negotiation: (u32, u32),
     /// KeepaliveInterval, in microseconds.
     pub(crate) keepalive_interval: u32,
-    /// How long the peer may take to answer a keepalive, in microseconds.
+    /// Time limit for the peer's answer to a keepalive, in microseconds.
     pub(crate) keepalive_answer: u32,
 }
 
 impl Settings {
-    /// What Windows clients are seen with; MaxReadWriteSize is that of ksmbd.
+    /// The values seen of Windows clients; MaxReadWriteSize is the value of ksmbd.
     pub(crate) const DEFAULT: Self = Self {
         versions: (crate::wire::VERSION, crate::wire::VERSION),
         credits: 255,
@@ -41,7 +41,7 @@ impl Settings {
         // MS-SMBD 3.1.4.1 and 3.1.7.2.
         negotiation: (120_000_000, 5_000_000),
         keepalive_interval: 120_000_000,
-        // Left to the implementation; that of Linux.
+        // MS-SMBD leaves this value to the implementation: this is the value of Linux.
         keepalive_answer: 5_000_000,
     };
 }

@@ -3,7 +3,7 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The one version there is.
+/// The only version of SMB Direct.
 pub(crate) const VERSION: u16 = 0x0100;
 /// MS-SMBD 3.1.5.6: the smallest MaxReceiveSize a peer may have.
 pub(crate) const MIN_RECEIVE_SIZE: u32 = 128;
@@ -13,7 +13,7 @@ pub(crate) const MIN_FRAGMENTED_SIZE: u32 = 131_072;
 pub(crate) const DATA_OFFSET: u32 = 24;
 /// Bytes of a data transfer without payload.
 pub(crate) const EMPTY_LENGTH: u32 = 20;
-/// MS-SMBD 2.2.3: the receiver is to send a message at once.
+/// MS-SMBD 2.2.3: the receiver has to send a message at once.
 pub(crate) const RESPONSE_REQUESTED: u16 = 1;
 
 /// MS-SMBD 2.2.1.
@@ -79,9 +79,9 @@ const _: () = {
 mod tests {
     use super::*;
 
-    /// Windows defaults.
+    /// The request with the defaults of Windows.
     const REQUEST: [u8; 20] = [0, 1, 0, 1, 0, 0, 0xFF, 0, 0x54, 5, 0, 0, 0, 0x20, 0, 0, 0, 0, 0x10, 0];
-    /// The answer to it.
+    /// The response to the request.
     const RESPONSE: [u8; 32] = [
         0, 1, 0, 1, 0, 1, 0, 0, 0xFF, 0, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0x54, 5, 0, 0, 0x54, 5, 0, 0, 0, 0, 0x10,
         0,

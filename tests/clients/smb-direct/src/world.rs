@@ -20,7 +20,7 @@ use crate::{Kernel, PlatformOf, Ref};
 pub(crate) struct World<'a, K: Kernel> {
     client: Option<Client<K>>,
     pub(crate) server: Server<K>,
-    /// The client's opening of the adapter; the server has its own.
+    /// The adapter as opened for the client; the server has opened the adapter itself.
     adapter: Ref<Adapter<PlatformOf<K>>, K>,
     address: SocketAddr,
     bell: Ref<Bell<PlatformOf<K>>, K>,
@@ -47,7 +47,7 @@ impl<'a, K: Kernel> World<'a, K> {
         make().map_err(Step::Prepare.failed())
     }
 
-    /// Serves both ends until `ready` gives something for the client. Fails when the connection does, or somebody stops the run.
+    /// Serves both ends until `ready` returns a value. Fails if the connection fails, or if the run is stopped.
     pub(crate) fn until<T>(
         &mut self,
         step: Step,
@@ -57,8 +57,8 @@ impl<'a, K: Kernel> World<'a, K> {
             let Some(client) = &mut world.client else {
                 return Err(Failure { step, status: STATUS_CANCELLED });
             };
-            // Looked at before `ready` does, and in this order: what came before the end is then known when the end is, as a failure
-            // or to `ready`. What changes later rings the bell again.
+            // Read before the call of `ready`, and in this order: if the end of the connection is seen here, everything that came before
+            // the end is already visible, as a failure or to `ready`. Later changes ring the bell again.
             let lost = client.connector().context().lost();
             let drained = client.connection().is_drained();
             let failure = client.connection().failure();
@@ -66,10 +66,10 @@ impl<'a, K: Kernel> World<'a, K> {
                 return Ok(Some(value));
             }
             match failure {
-                // The server knows better why it ended the connection.
+                // The server's own failure tells more about the end of the connection.
                 Some(failure) => Err(world.server.take_failure().unwrap_or(failure)),
-                // The disconnect event may come before the last messages do. A flush brings back all receives, and those that got
-                // a message are before the cancelled ones.
+                // The disconnect event may come before the last messages. A flush completes all receives: those with a message before the
+                // cancelled ones.
                 None if lost && !drained => {
                     client.connection().qp().flush();
                     Ok(None)
@@ -80,7 +80,7 @@ impl<'a, K: Kernel> World<'a, K> {
         })
     }
 
-    /// Serves both ends until `ready` gives something.
+    /// Serves both ends until `ready` returns a value. Fails if the run is stopped.
     pub(crate) fn serve<T>(
         &mut self,
         step: Step,
@@ -126,18 +126,19 @@ impl<'a, K: Kernel> World<'a, K> {
         if status == STATUS_SUCCESS { Ok(()) } else { Err(Failure { step, status }) }
     }
 
-    /// Has the client do something.
+    /// Calls `work` with the client. STATUS_CANCELLED: there is no client.
     pub(crate) fn ask<T>(&mut self, work: impl FnOnce(&mut Client<K>) -> Result<T, Failure>) -> Result<T, Failure> {
         let none = Failure { step: Step::Request, status: STATUS_CANCELLED };
         self.with_client(work).unwrap_or(Err(none))
     }
 
-    /// The client, between [`Self::connect`] and [`Self::disconnect`].
+    /// Calls `work` with the client, which exists between [`Self::connect`] and [`Self::disconnect`].
     fn with_client<T>(&mut self, work: impl FnOnce(&mut Client<K>) -> T) -> Option<T> {
         self.client.as_mut().map(work)
     }
 
-    /// Ends the connection in order: lets the queue run dry, disconnects, gets everything back, closes.
+    /// Ends the connection in order: waits until the initiator queue is empty, disconnects, waits until all posted requests have completed,
+    /// closes the client.
     pub(crate) fn disconnect(&mut self) -> Result<(), Failure> {
         let step = Step::Disconnect;
         self.serve(step, |world| {
@@ -158,7 +159,7 @@ impl<'a, K: Kernel> World<'a, K> {
         self.drained()
     }
 
-    /// Disconnects with requests under way.
+    /// Disconnects while requests are outstanding.
     pub(crate) fn abandon(&mut self) -> Result<(), Failure> {
         self.with_client(|client| {
             client.connection().quiesce();
@@ -170,7 +171,7 @@ impl<'a, K: Kernel> World<'a, K> {
         self.leave()
     }
 
-    /// Waits until everything posted came back, on both sides, and closes the client.
+    /// Waits until all posted requests have completed, on both sides, and closes the client.
     fn drained(&mut self) -> Result<(), Failure> {
         let step = Step::Disconnect;
         self.serve(step, |world| {
@@ -187,7 +188,7 @@ impl<'a, K: Kernel> World<'a, K> {
         Ok(())
     }
 
-    /// What was done until now, by open connections too.
+    /// Takes the counts until now, including those of the client's open connection.
     pub(crate) fn take_figures(&mut self) -> Figures {
         if let Some(client) = &mut self.client {
             self.figures.add(&client.connection().take_figures());

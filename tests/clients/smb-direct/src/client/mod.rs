@@ -19,12 +19,12 @@ use crate::settings::Settings;
 use crate::{Connector, Kernel, Pd, PlatformOf, Ref, no_memory, shared};
 pub(crate) use transfer::{Direction, Plan, Transfer};
 
-/// Requests that may wait for their answer.
+/// The most answers that wait to be taken.
 const REQUESTS: usize = 16;
-/// Reads of the server under way: what Linux allows.
+/// The inbound read limit: the limit of Linux.
 pub(crate) const INBOUND_READS: u32 = 32;
 
-/// One connection of the client, and what it has for it.
+/// The client of one connection, with its memory regions.
 pub(crate) struct Client<K: Kernel> {
     connector: Connector<K>,
     connection: Ref<Connection<K>, K>,
@@ -32,7 +32,7 @@ pub(crate) struct Client<K: Kernel> {
     /// Regions whose local invalidation is under way.
     invalidating: [bool; MAX_DESCRIPTORS],
     next_id: u64,
-    /// Not within: a client is on the stack of a scenario.
+    /// In pool: the client itself is on the stack of a scenario.
     answers: Slice<Option<(Answer, Message<K>)>, PlatformOf<K>>,
     pub(crate) figures: Figures,
     _pd: Ref<Pd<K>, K>,
@@ -46,7 +46,7 @@ pub(crate) struct Echo {
 }
 
 impl<K: Kernel> Client<K> {
-    /// Makes the objects of a client, with `regions`: length, and offset in the first page.
+    /// Makes the objects of a client. `regions` has the length of each region and its offset in the first page.
     pub(crate) fn new(
         adapter: &Ref<Adapter<PlatformOf<K>>, K>,
         bell: &Ref<Bell<PlatformOf<K>>, K>,
@@ -82,7 +82,7 @@ impl<K: Kernel> Client<K> {
         &self.connector
     }
 
-    /// NdkConnect, from any port of an address of the adapter.
+    /// NdkConnect, from any port of a local address of the adapter.
     pub(crate) fn connect(&self, local: IpAddr, server: SocketAddr) {
         let from = SocketAddr::new(local, 0);
         let offer = Offer { inbound_reads: INBOUND_READS, outbound_reads: 0, private_data: &[] };
@@ -105,7 +105,7 @@ impl<K: Kernel> Client<K> {
         id
     }
 
-    /// Sends a message that is to come back: `length` bytes, head not counted.
+    /// Sends an echo request with `length` bytes of payload, which the server sends back.
     pub(crate) fn echo(&mut self, length: usize, seed: u64) -> Result<Echo, Failure> {
         let id = self.new_id();
         let send = || {
@@ -126,7 +126,7 @@ impl<K: Kernel> Client<K> {
         Ok(Echo { id, length, seed })
     }
 
-    /// Whether an echo is back. It has to be what was sent.
+    /// Whether the answer to an echo has come. Fails if its payload is not the payload that was sent.
     pub(crate) fn echoed(&mut self, echo: &Echo) -> Result<bool, Failure> {
         let Some((_, message)) = self.take_answer(echo.id)? else { return Ok(false) };
         let (_, payload) = decode::<Answer>(&message.bytes).map_err(Step::Answer.failed())?;
@@ -140,7 +140,7 @@ impl<K: Kernel> Client<K> {
         Ok(true)
     }
 
-    /// The answer to a request, if it is there. Others that came are kept.
+    /// Takes the answer to a request, if it has come. Other answers are kept.
     fn take_answer(&mut self, id: u64) -> Result<Option<(Answer, Message<K>)>, Failure> {
         while let Some(message) = self.connection.take_message() {
             let (answer, _) = decode::<Answer>(&message.bytes).map_err(Step::Answer.failed())?;
@@ -152,7 +152,7 @@ impl<K: Kernel> Client<K> {
         Ok(place.and_then(Option::take))
     }
 
-    /// Gives up the memory of messages and takes what was counted. The connection is over and drained.
+    /// Deregisters the message buffers and returns the counts. The connection has ended and is drained.
     pub(crate) fn release(&mut self, passive: &Passive<'_>) -> Result<Figures, NTSTATUS> {
         self.figures.add(&self.connection.take_figures());
         self.connection.release(passive)?;

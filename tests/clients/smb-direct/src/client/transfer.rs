@@ -1,4 +1,4 @@
-//! Reads and writes of the file: the client registers, asks, and looks at what came of it.
+//! Reads and writes of the file: the client registers its regions, sends the request, and checks the answer and the data.
 
 use core::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::region::Region;
 use crate::report::{Failure, Step};
 use crate::wire::BufferDescriptor;
 
-/// Which way the data goes.
+/// The direction of the data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// Into the file: the server reads the client's memory.
@@ -25,19 +25,19 @@ pub(crate) enum Direction {
     Read,
 }
 
-/// What is to be moved.
+/// A transfer to perform.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) direction: Direction,
     pub(crate) channel: u32,
-    /// Which regions of the client, in order.
+    /// The regions of the client, in order.
     pub(crate) regions: Range<usize>,
-    /// Bytes; a multiple of 8, as is each region's length but the last.
+    /// Bytes. The length of each region but the last used is a multiple of 8, as the checksum requires.
     pub(crate) length: usize,
     pub(crate) file_offset: usize,
-    /// The data; of a read: what has to come.
+    /// Selects the data: of a write the data to send, of a read the data to expect.
     pub(crate) seed: u64,
-    /// Changes a byte after the checksum was taken, which the server has to notice.
+    /// Changes a byte after the checksum was computed; the server has to detect the change.
     pub(crate) corrupt: bool,
 }
 
@@ -45,12 +45,12 @@ pub(crate) struct Plan {
 pub(crate) struct Transfer {
     plan: Plan,
     id: u64,
-    /// What the server says of it, once it has.
+    /// The status of the server's answer, once it has come.
     status: Option<NTSTATUS>,
 }
 
 impl<K: Kernel> Client<K> {
-    /// The regions of a plan, with the bytes that go into each.
+    /// The regions of a plan, each with its number of bytes.
     fn pieces(&self, plan: &Plan) -> [Option<(usize, usize)>; MAX_DESCRIPTORS] {
         let mut pieces = [None; MAX_DESCRIPTORS];
         let mut left = plan.length;
@@ -64,8 +64,8 @@ impl<K: Kernel> Client<K> {
         pieces
     }
 
-    /// Registers the regions of the plan and asks the server. The requests are in the queue in this order, so there is no wait
-    /// in between: the tokens are good when the server gets the message.
+    /// Registers the regions of the plan and sends the request. Both are posted in this order without a wait in between: when the server
+    /// receives the request, the tokens are valid.
     pub(crate) fn begin(&mut self, plan: Plan) -> Result<Transfer, Failure> {
         let id = self.new_id();
         let sent = self.register_and_ask(&plan, id);
@@ -77,7 +77,7 @@ impl<K: Kernel> Client<K> {
         let pieces = self.pieces(plan);
         let (kind, rights, seed) = match plan.direction {
             Direction::Write => (WRITE, NDK_OP_FLAG_ALLOW_REMOTE_READ, plan.seed),
-            // What is there before must not pass for what is to come.
+            // The old contents must not pass for the expected data.
             Direction::Read => (READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE, !plan.seed),
         };
         let mut checksum = Checksum::new();
@@ -134,14 +134,14 @@ impl<K: Kernel> Client<K> {
                 return Err(Failure { step: Step::Data, status: STATUS_DATA_ERROR });
             }
         }
-        // The memory is not looked at before the server has lost its access.
+        // The data is checked only after the server has lost its access.
         if self.invalidating.get(transfer.plan.regions.clone()).is_some_and(|regions| regions.contains(&true)) {
             return Ok(false);
         }
         self.check(transfer).map(|()| true)
     }
 
-    /// Checks which token the server invalidated, and begins to invalidate those that it did not.
+    /// Checks which token the server invalidated, and posts invalidates for the other tokens.
     fn invalidate_rest(&mut self, plan: &Plan, invalidated: Option<u32>) -> Result<(), NTSTATUS> {
         let first = self.regions.get(plan.regions.start).and_then(Option::as_ref).map(Region::token);
         match invalidated {
@@ -163,7 +163,7 @@ impl<K: Kernel> Client<K> {
         Ok(())
     }
 
-    /// Looks at the answer and, after a read, at the data.
+    /// Checks the answer and, after a read, the data.
     fn check(&mut self, transfer: &Transfer) -> Result<(), Failure> {
         let plan = &transfer.plan;
         let status = transfer.status.unwrap_or(STATUS_INVALID_NETWORK_RESPONSE);

@@ -1,8 +1,8 @@
-//! Completions: taken at DISPATCH_LEVEL, in the callbacks of the two queues.
+//! Completions, polled at DISPATCH_LEVEL in the callbacks of the two completion queues.
 //!
-//! Arm, then poll until the queue is empty: what comes later gives another callback, which may find that it was taken already.
-//! After a bounded number the rest is left to a deferred call. That and the callback take turns, as NDKPI wants one to arm and
-//! poll a queue at a time, and messages are put together in their order.
+//! A callback arms the queue, then polls until it is empty: a later completion causes another callback, which may find that the completion
+//! was taken already. After a bounded number of completions a callback leaves the rest to a deferred call. A lock serialises callback and
+//! deferred call: NDKPI wants one arm or poll of a queue at a time, and messages have to be reassembled in order.
 
 use ndk_abi::describe::ZeroInit;
 use ndk_abi::ndkpi::{NDK_CQ_NOTIFY_ANY, NDK_RESULT_EX, NdkOperationTypeReceive, NdkOperationTypeReceiveAndInvalidate};
@@ -14,12 +14,12 @@ use super::{Connection, Purpose, State};
 use crate::report::{Failure, Step};
 use crate::{BackRef, Cq, Kernel, PlatformOf, Ref, lock, shared};
 
-/// Completions taken with one call.
+/// Completions of one poll.
 const BATCH: usize = 16;
-/// Calls of one callback.
+/// Polls of one callback.
 const BATCHES: usize = 4;
 
-/// One thing for each of the two completion queues.
+/// One value for each of the two completion queues.
 #[derive(Default)]
 pub(crate) struct Queues<T> {
     pub(super) receive: T,
@@ -41,7 +41,7 @@ impl<T> Queues<T> {
     }
 }
 
-/// What the callback of a completion queue needs.
+/// The context of a completion queue, for its callback.
 pub(crate) struct CqEvents<K: Kernel> {
     direction: Direction,
     /// Set before the queue is armed.
@@ -50,14 +50,14 @@ pub(crate) struct CqEvents<K: Kernel> {
 }
 
 impl<K: Kernel> CqEvents<K> {
-    /// Whose completions they are.
+    /// Sets the connection whose completions come to this queue.
     pub(super) fn serve(&self, connection: &Ref<Connection<K>, K>) {
         *self.connection.lock() = Some(Arc::downgrade(connection));
     }
 }
 
 impl<K: Kernel> Queues<Cq<K>> {
-    /// The queues of one end; depths of receives and of requests.
+    /// Creates the queues of one end, with the depths for receives and for initiator requests.
     pub(super) fn create(
         adapter: &Ref<Adapter<PlatformOf<K>>, K>,
         [receives, requests]: [u32; 2],
@@ -79,7 +79,7 @@ impl<K: Kernel> Notified for CqEvents<K> {
         if status == STATUS_SUCCESS {
             Connection::poll(&connection, self.direction, &mut connection.unfinished.of(self.direction).lock());
         } else {
-            // An overrun or worse: the queue is dead, and the queue pair with it.
+            // The completion queue has failed, for example by an overrun, and with it the queue pair.
             connection.state.lock().fail(Failure { step: Step::Transport, status });
             connection.bell.ring();
         }
@@ -87,7 +87,7 @@ impl<K: Kernel> Notified for CqEvents<K> {
 }
 
 impl<K: Kernel> Connection<K> {
-    /// The first arm of both queues.
+    /// Arms both queues for the first time.
     pub(super) fn arm(&self) {
         for direction in [Direction::Receive, Direction::Initiator] {
             // A callback may come before the call returns.
@@ -96,7 +96,7 @@ impl<K: Kernel> Connection<K> {
         }
     }
 
-    /// Arms, and takes what is there; or some of it, which is `unfinished` then.
+    /// Arms the queue and takes its completions. If the budget is spent first, sets `unfinished` and schedules the deferred call.
     fn poll(this: &Ref<Self, K>, direction: Direction, unfinished: &mut bool) {
         let cq = this.cqs.of(direction);
         cq.arm(NDK_CQ_NOTIFY_ANY);
@@ -129,7 +129,7 @@ impl<K: Kernel> Connection<K> {
         } else if result.Type == NdkOperationTypeReceive {
             None
         } else {
-            // Of another type, in the queue for receives.
+            // A completion of another type, in the queue for receives.
             return state.fail(Failure { step: Step::Transport, status: STATUS_INTERNAL_ERROR });
         };
         match result.Status {
@@ -156,7 +156,7 @@ impl<K: Kernel> Connection<K> {
     }
 }
 
-/// A request came back without success. Anything but a flush ends the connection.
+/// Called for a request that failed: ends the connection. Counts a flushed request (STATUS_CANCELLED).
 fn flushed<K: Kernel>(state: &mut State<K>, status: NTSTATUS) {
     if status == STATUS_CANCELLED {
         state.figures.cancelled = state.figures.cancelled.saturating_add(1);

@@ -1,4 +1,4 @@
-//! Messages that come: checks, credits, reassembly (MS-SMBD 3.1.5.8).
+//! Received messages: checks, credits, reassembly (MS-SMBD 3.1.5.8).
 
 use ndk_abi::status::{NTSTATUS, STATUS_INTERNAL_ERROR, STATUS_INVALID_NETWORK_RESPONSE, STATUS_QUOTA_EXCEEDED};
 use platform::Slice;
@@ -9,11 +9,11 @@ use crate::report::{Failure, Step};
 use crate::wire::{DataTransfer, EMPTY_LENGTH, RESPONSE_REQUESTED};
 use crate::{Kernel, PlatformOf, no_memory};
 
-/// The upper message whose fragments are coming.
+/// The upper message that is being reassembled.
 pub(super) struct Assembly<K: Kernel> {
     bytes: Option<Slice<u8, PlatformOf<K>>>,
     filled: usize,
-    /// It may come with any fragment.
+    /// The token that a fragment invalidated; any fragment may do so, but only one.
     invalidated: Option<u32>,
 }
 
@@ -24,12 +24,12 @@ impl<K: Kernel> Default for Assembly<K> {
 }
 
 impl<K: Kernel> Connection<K> {
-    /// A receive completed with a message.
+    /// Handles the message of a completed receive.
     pub(super) fn received(&self, state: &mut State<K>, slot: u32, length: u32, token: Option<u32>) {
         state.figures.messages_received = state.figures.messages_received.saturating_add(1);
         let (step, result) = match state.phase {
             Phase::Over => (Step::Transport, Ok(())),
-            // Seen before the accept is complete, when nothing can be sent yet.
+            // The message came before the accept completed, when nothing can be sent yet.
             Phase::Passive if !state.up => {
                 state.held = Some((slot, length));
                 return;
@@ -49,7 +49,7 @@ impl<K: Kernel> Connection<K> {
         }
     }
 
-    /// A data transfer message. STATUS_INVALID_NETWORK_RESPONSE: it breaks the protocol.
+    /// Handles a data transfer message. STATUS_INVALID_NETWORK_RESPONSE: the message breaks the protocol.
     fn data_received(&self, state: &mut State<K>, slot: u32, length: u32, token: Option<u32>) -> Result<(), NTSTATUS> {
         if length < EMPTY_LENGTH {
             return Err(STATUS_INVALID_NETWORK_RESPONSE);
@@ -73,7 +73,7 @@ impl<K: Kernel> Connection<K> {
             state.keepalive = Keepalive::None;
         }
         Watch::start(&self.watch, self.settings.keepalive_interval);
-        // Answered without the flag, or the two ends would ask each other for ever.
+        // The answer does not set the flag: otherwise both ends would ask each other for ever.
         state.answer_due |= header.flags.get() & RESPONSE_REQUESTED != 0;
         if token.is_some() && core::mem::replace(&mut state.assembly.invalidated, token).is_some() {
             return Err(STATUS_INVALID_NETWORK_RESPONSE);
@@ -81,7 +81,7 @@ impl<K: Kernel> Connection<K> {
         if has_payload { self.append(state, slot, offset as usize, part as usize, total as usize) } else { Ok(()) }
     }
 
-    /// Appends a fragment of `part` bytes; `total` is that and what is still to come.
+    /// Appends a fragment of `part` bytes; `total` is `part` and the bytes that later fragments bring.
     fn append(
         &self,
         state: &mut State<K>,

@@ -1,7 +1,6 @@
-//! Places of the initiator queue and of the buffers that sends go from.
+//! The places of the initiator queue, and the slots of its sends' buffers.
 //!
-//! Requests complete in the order in which they were posted, so the completion of one says that those before it are done, the
-//! silent ones too: their places are free again.
+//! Requests complete in the order of their posts. So a completion ends all earlier requests too, also silent ones, and frees their places.
 
 use platform::{OutOfMemory, Platform, Slice};
 
@@ -19,33 +18,32 @@ impl Purpose {
     const ALL: [Self; 5] = [Self::Send, Self::Register, Self::Invalidate, Self::Read, Self::Write];
 }
 
-/// A completion, as its context tells it.
+/// A completion, decoded from its context.
 #[derive(Clone, Copy)]
 pub(crate) struct Completed {
     pub(crate) purpose: Purpose,
-    /// Which of its kind.
+    /// The id that was passed to [`Initiator::take`].
     pub(crate) id: u32,
 }
 
 pub(crate) struct Initiator<P: Platform> {
-    /// The places of the queue.
     places: Slice<Place, P>,
-    /// Requests posted, and requests known to be done, ever.
+    /// Requests ever posted, and requests ever known to have ended.
     posted: u64,
     retired: u64,
-    /// The same of sends.
+    /// Sends ever posted, and sends ever known to have ended.
     sends_posted: u64,
     sends_retired: u64,
     send_slots: u64,
-    /// Requests posted that will complete in any case.
+    /// Outstanding requests that are signalled: they complete even if they succeed.
     signalled: u64,
 }
 
-/// What took a place.
+/// The request in a place.
 #[derive(Clone, Copy, Default)]
 struct Place {
     is_send: bool,
-    /// It will complete even if it succeeds.
+    /// The request completes even if it succeeds.
     is_signalled: bool,
 }
 
@@ -62,7 +60,7 @@ impl<P: Platform> Initiator<P> {
         })
     }
 
-    /// Whether nothing is on its way.
+    /// Whether no request is outstanding.
     pub(crate) fn is_idle(&self) -> bool {
         self.posted == self.retired
     }
@@ -75,7 +73,7 @@ impl<P: Platform> Initiator<P> {
         self.has_room() && self.sends_posted.wrapping_sub(self.sends_retired) < self.send_slots
     }
 
-    /// Takes a place for a request: the context to post it with, and the buffer if it is a send. There must be room.
+    /// Takes a place for a request: returns the context for the post, and the slot of the buffer of a send. There must be room.
     pub(crate) fn take(&mut self, purpose: Purpose, id: u32) -> (u64, u32) {
         let is_send = purpose == Purpose::Send;
         let length = self.places.len() as u64;
@@ -93,7 +91,7 @@ impl<P: Platform> Initiator<P> {
         (context, slot)
     }
 
-    /// The request of this context was posted, not silently.
+    /// Called when the request with this context was posted as signalled.
     pub(crate) fn signalled(&mut self, context: u64) {
         let ahead = (context as u32).wrapping_sub(self.retired as u32);
         let number = self.retired.wrapping_add(ahead.into());
@@ -104,13 +102,13 @@ impl<P: Platform> Initiator<P> {
         }
     }
 
-    /// Whether all completions came that must come.
+    /// Whether all signalled requests have completed.
     pub(crate) fn is_drained(&self) -> bool {
         self.signalled == 0
     }
 
-    /// Frees the places of a completed request and of all before it. `None`: there is no such request, or one before it
-    /// should have completed and did not.
+    /// Frees the places of a completed request and of all earlier requests. `None`: there is no such request, or an earlier signalled
+    /// request has not completed.
     pub(crate) fn retire(&mut self, context: u64) -> Option<Completed> {
         let purpose = *Purpose::ALL.get((context >> 56) as usize)?;
         let ahead = (context as u32).wrapping_sub(self.retired as u32);

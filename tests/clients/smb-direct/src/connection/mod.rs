@@ -1,7 +1,7 @@
-//! One end of an SMB Direct connection: credits, messages, fragments; what the runner asks for, and what it finds.
+//! One end of an SMB Direct connection: credits, messages and fragments, and the calls of the runner.
 //!
-//! The state has one lock, which is held over posts too: NDKPI wants the posts to each queue one after the other, and a provider
-//! calls nothing back in them. Completions are in [`completion`], messages that come in [`incoming`], that go in [`outgoing`].
+//! One lock guards the state, and is held over posts too: NDKPI wants the posts to each queue serialised, and a provider calls no callback
+//! in a post. Completions are in [`completion`], received messages in [`incoming`], sent messages in [`outgoing`].
 
 mod completion;
 mod incoming;
@@ -35,19 +35,19 @@ use outgoing::Outgoing;
 use pool::FreeSlots;
 use watch::Watch;
 
-/// Upper messages that may wait, in either direction, and their bytes. Both ends ask for less; a foreign peer that sends more is
-/// disconnected.
+/// The most upper messages that wait in each direction, and their most bytes. Both ends of a scenario stay below; a foreign peer that sends
+/// more is disconnected.
 const MESSAGES: usize = 256;
 const MESSAGE_BYTES: usize = 16 << 20;
-/// Completions that may wait for the runner.
+/// The most completions that wait for the runner.
 const COMPLETIONS: usize = 64;
 
-/// One end of a connection. Dropping it closes its objects in this order.
+/// One end of a connection. A drop closes its objects in the order of the fields.
 pub(crate) struct Connection<K: Kernel> {
     qp: Qp<K>,
     cqs: Queues<Cq<K>>,
-    /// Which queues were left with completions when the budget of a callback was spent. Who arms and polls a queue holds its
-    /// lock, before that of the state.
+    /// Set for a queue in which a callback left completions, as its budget was spent. A thread that arms and polls a queue holds the
+    /// queue's lock, which is taken before the lock of the state.
     unfinished: Queues<Lock<bool, K>>,
     deferred: Deferred<PlatformOf<K>>,
     state: Lock<State<K>, K>,
@@ -56,7 +56,7 @@ pub(crate) struct Connection<K: Kernel> {
     settings: Settings,
 }
 
-/// How far a connection is.
+/// The phase of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// The active side waits for the response.
@@ -64,7 +64,7 @@ enum Phase {
     /// The passive side waits for the request.
     Passive,
     Established,
-    /// No more messages; what is posted comes back.
+    /// No message is sent or handled; the posted requests complete.
     Over,
 }
 
@@ -76,7 +76,7 @@ enum Keepalive {
     Sent,
 }
 
-/// An upper message that came.
+/// A received upper message.
 pub struct Message<K: Kernel> {
     /// All its bytes.
     pub bytes: Slice<u8, PlatformOf<K>>,
@@ -86,33 +86,33 @@ pub struct Message<K: Kernel> {
 
 struct State<K: Kernel> {
     phase: Phase,
-    /// The connection is complete on this side.
+    /// NdkCompleteConnect or NdkAccept has completed on this side.
     up: bool,
-    /// The request that came before the accept was complete: slot and length.
+    /// The slot and the length of a negotiate request that came before the accept completed.
     held: Option<(u32, u32)>,
     failure: Option<Failure>,
     terms: Terms,
     credits: Credits,
     free: FreeSlots<K>,
-    /// Receives posted and not back.
+    /// Posted receives that have not completed.
     posted_receives: u32,
     initiator: Initiator<PlatformOf<K>>,
     outgoing: Fifo<Outgoing<K>, K>,
-    /// Of the messages in there.
+    /// Bytes of the messages in `outgoing`.
     outgoing_bytes: usize,
     assembly: Assembly<K>,
     inbox: Fifo<Message<K>, K>,
-    /// Of the messages in there.
+    /// Bytes of the messages in `inbox`.
     inbox_bytes: usize,
     completed: Fifo<Completed, K>,
     keepalive: Keepalive,
-    /// The peer asked for a message.
+    /// The peer has requested a message.
     answer_due: bool,
     figures: Figures,
 }
 
 impl<K: Kernel> State<K> {
-    /// Notes the first failure: it ends the connection.
+    /// Stores the first failure, which ends the connection.
     fn fail(&mut self, failure: Failure) {
         if self.phase != Phase::Over {
             self.phase = Phase::Over;
@@ -122,7 +122,7 @@ impl<K: Kernel> State<K> {
 }
 
 impl<K: Kernel> Connection<K> {
-    /// Makes the queues of one end, posts the receive of the negotiation, and arms.
+    /// Makes the queues of one end, posts the receive for the negotiation, and arms the queues.
     pub(crate) fn new(
         adapter: &Ref<Adapter<PlatformOf<K>>, K>,
         pd: &Ref<Pd<K>, K>,
@@ -181,7 +181,7 @@ impl<K: Kernel> Connection<K> {
         &self.qp
     }
 
-    /// The connection is complete (NdkCompleteConnect, NdkAccept): the negotiation begins, or goes on with what was held.
+    /// Called when NdkCompleteConnect or NdkAccept has completed: begins the negotiation, or continues it with the request in `held`.
     pub(crate) fn connected(&self) {
         let mut state = self.state.lock();
         state.up = true;
@@ -201,7 +201,7 @@ impl<K: Kernel> Connection<K> {
         }
     }
 
-    /// Why the connection is over.
+    /// The failure that ended the connection.
     pub(crate) fn failure(&self) -> Option<Failure> {
         self.state.lock().failure
     }
@@ -215,25 +215,25 @@ impl<K: Kernel> Connection<K> {
         self.state.lock().terms.read_write_size
     }
 
-    /// Has no more messages sent. False: something is posted to the initiator queue still.
+    /// Stops sending messages. False: initiator requests are outstanding.
     pub(crate) fn quiesce(&self) -> bool {
         let mut state = self.state.lock();
         state.phase = Phase::Over;
         state.initiator.is_idle()
     }
 
-    /// Whether everything posted came back.
+    /// Whether all posted receives and all signalled initiator requests have completed.
     pub(crate) fn is_drained(&self) -> bool {
         let state = self.state.lock();
         state.posted_receives == 0 && state.initiator.is_drained()
     }
 
-    /// Bytes of the message that is next, if one came that nobody has taken.
+    /// Bytes of the message that [`Self::take_message`] returns next, if there is one.
     pub(crate) fn message_length(&self) -> Option<usize> {
         self.state.lock().inbox.front().map(|message| message.bytes.len())
     }
 
-    /// Takes a message that came.
+    /// Takes the oldest received message.
     pub(crate) fn take_message(&self) -> Option<Message<K>> {
         let mut state = self.state.lock();
         let message = state.inbox.pop()?;
@@ -246,17 +246,17 @@ impl<K: Kernel> Connection<K> {
         self.state.lock().completed.pop()
     }
 
-    /// Takes what was counted.
+    /// Takes the counts.
     pub(crate) fn take_figures(&self) -> Figures {
         core::mem::take(&mut self.state.lock().figures)
     }
 
-    /// Deregisters the message buffers. Nothing may be posted any more.
+    /// Deregisters the message buffers. No request is outstanding.
     pub(crate) fn release(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         self.qp.context().region.deregister(passive)
     }
 
-    /// Asks for a sign of life. It came when [`Self::keepalive_answered`].
+    /// Sends a keepalive; [`Self::keepalive_answered`] is true when the peer has answered.
     pub(crate) fn keepalive(this: &Ref<Self, K>) {
         let mut state = this.state.lock();
         state.keepalive = Keepalive::Pending;
@@ -267,29 +267,30 @@ impl<K: Kernel> Connection<K> {
         self.state.lock().keepalive == Keepalive::None
     }
 
-    /// Makes `length` bytes of a region the peer's until one of the ends invalidates it. Ordered before later sends.
+    /// Gives the peer access to `length` bytes of a region until one of the ends invalidates the token. The registration is ordered before
+    /// later sends.
     pub(crate) fn register(&self, region: &Region<K>, length: usize, flags: u32) -> Result<(), NTSTATUS> {
         let work = Work::FastRegister { mr: region.mr(), lam: region.lam(), base: region.base(), length };
         self.post(Purpose::Register, 0, &work, flags | NDK_OP_FLAG_SILENT_SUCCESS)
     }
 
-    /// Ends that here. Its completion has the id.
+    /// Ends the peer's access to a region from this end. The completion has the id.
     pub(crate) fn invalidate(&self, region: &Region<K>, id: u32) -> Result<(), NTSTATUS> {
         self.post(Purpose::Invalidate, id, &Work::Invalidate(region.mr()), 0)
     }
 
-    /// Reads memory of the peer. Its completion has the id.
+    /// Reads memory of the peer. The completion has the id.
     pub(crate) fn read(&self, sge: NDK_SGE, address: u64, token: u32, id: u32) -> Result<(), NTSTATUS> {
         self.post(Purpose::Read, id, &Work::Read { sges: &[sge], address, token }, 0)
     }
 
-    /// Writes memory of the peer. Its completion has the id; without one it is silent, as the send of the answer comes after it.
+    /// Writes memory of the peer. The completion has the id; without an id the write is silent, as the send of the answer follows it.
     pub(crate) fn write(&self, sge: NDK_SGE, address: u64, token: u32, id: Option<u32>) -> Result<(), NTSTATUS> {
         let (work, flags) = (Work::Write { data: Data::Regions(&[sge]), address, token }, NDK_OP_FLAG_SILENT_SUCCESS);
         self.post(Purpose::Write, id.unwrap_or(0), &work, if id.is_some() { 0 } else { flags })
     }
 
-    /// STATUS_NO_MORE_ENTRIES: the queue is full, for now.
+    /// Posts an initiator request. STATUS_NO_MORE_ENTRIES: the queue is full, for now.
     fn post(
         &self,
         purpose: Purpose,

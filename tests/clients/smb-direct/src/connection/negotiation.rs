@@ -10,7 +10,7 @@ use crate::Kernel;
 use crate::settings::Settings;
 use crate::wire::{MIN_FRAGMENTED_SIZE, MIN_RECEIVE_SIZE, NegotiateRequest, NegotiateResponse, VERSION};
 
-/// What both ends agreed on.
+/// The limits on which both ends agreed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Terms {
     /// Bytes of one message to the peer.
@@ -28,7 +28,7 @@ fn acceptable(credits: u16, receive_size: u32, fragmented_size: u32) -> bool {
 
 /// Why a request is refused.
 enum Refusal {
-    /// The peer is told; then the connection ends.
+    /// The peer gets a response with the status; then the connection ends.
     Version,
     /// The connection ends.
     Parameters,
@@ -60,7 +60,7 @@ fn check_response(settings: &Settings, response: &NegotiateResponse) -> Result<(
 }
 
 impl<K: Kernel> Connection<K> {
-    /// The first message of the active side.
+    /// Sends the negotiate request, the first message of the active side.
     pub(super) fn request(&self, state: &mut State<K>) -> Result<(), NTSTATUS> {
         let settings = &self.settings;
         let request = NegotiateRequest {
@@ -75,14 +75,14 @@ impl<K: Kernel> Connection<K> {
         self.send_negotiation(state, request.as_bytes())
     }
 
-    /// The first message of the peer.
+    /// Handles the first message of the peer.
     pub(super) fn negotiate(&self, state: &mut State<K>, slot: u32, length: u32) -> Result<(), NTSTATUS> {
         let result = if state.phase == Phase::Active {
             self.response_received(state, slot, length)
         } else {
             self.request_received(state, slot, length)
         };
-        // The slot of the negotiation is a spare one from here on.
+        // From here on the slot of the negotiation is a spare slot.
         state.free.give_back(slot);
         self.bell.ring();
         result
@@ -112,7 +112,7 @@ impl<K: Kernel> Connection<K> {
             fragmented_size: request.max_fragmented_size.get(),
             read_write_size: settings.read_write_size,
         };
-        // The passive side may send when the first message of the active side has granted.
+        // The passive side may send after the first message of the active side has granted credits.
         state.credits.negotiated(0, request.credits_requested.get());
         self.refill(state)?;
         response.negotiated_version = VERSION.into();
@@ -140,7 +140,7 @@ impl<K: Kernel> Connection<K> {
             read_write_size: response.max_read_write_size.get(),
         };
         state.credits.negotiated(response.credits_granted.get(), response.credits_requested.get());
-        // Granted with the first message.
+        // The first message grants these receives.
         self.refill(state)?;
         self.establish(state);
         Ok(())

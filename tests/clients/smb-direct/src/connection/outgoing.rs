@@ -1,4 +1,4 @@
-//! Messages that go: from the queue of upper messages to sends, as credits and places allow (MS-SMBD 3.1.5.1).
+//! Messages to send: from the queue of upper messages to sends, as credits and places allow (MS-SMBD 3.1.5.1).
 
 use ndk_abi::ndkpi::{NDK_OP_FLAG_DEFER, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, NDK_OP_FLAG_SILENT_SUCCESS};
 use ndk_abi::status::{
@@ -15,18 +15,18 @@ use crate::report::{Failure, Step};
 use crate::wire::{DATA_OFFSET, DataTransfer, EMPTY_LENGTH, RESPONSE_REQUESTED};
 use crate::{Kernel, PlatformOf, Ref};
 
-/// Sends of one batch: only its last is signalled, and not deferred.
+/// The most sends of one batch. Only the last send of a batch is signalled and not deferred.
 const BATCH: usize = 16;
-/// Receives posted in one go.
+/// The most receives that one refill posts.
 const REFILL: u32 = 256;
 
-/// An upper message on its way.
+/// An upper message that is being sent.
 pub(super) struct Outgoing<K: Kernel> {
     bytes: Slice<u8, PlatformOf<K>>,
     sent: usize,
-    /// Goes with the first fragment.
+    /// The peer's token that the first fragment invalidates.
     invalidate: Option<u32>,
-    /// It was counted as waiting for a credit, or for room.
+    /// The wait of the message for a credit or for room was counted already.
     stalled: bool,
 }
 
@@ -36,18 +36,19 @@ struct Fragment {
     slot: u32,
     length: u32,
     invalidate: Option<u32>,
-    /// The upper message ends here, or there is none: whoever waits should be told.
+    /// The fragment ends its upper message, or has no payload: a waiting consumer should be notified.
     solicited: bool,
 }
 
 impl<K: Kernel> Connection<K> {
-    /// Whether an upper message of so many bytes may be sent now. STATUS_BUFFER_OVERFLOW: the peer takes none so long, or there is none;
-    /// STATUS_QUOTA_EXCEEDED: too much waits.
+    /// Whether an upper message of `length` bytes may be sent now. STATUS_BUFFER_OVERFLOW: the message is empty, or longer than the peer
+    /// accepts; STATUS_QUOTA_EXCEEDED: too many bytes wait.
     pub(crate) fn check_send(&self, length: usize) -> Result<(), NTSTATUS> {
         self.state.lock().check_send(length)
     }
 
-    /// Sends an upper message, and invalidates a token of the peer with it. Errors as those of [`Self::check_send`].
+    /// Sends an upper message, and invalidates a token of the peer with it. Errors as [`Self::check_send`], and STATUS_QUOTA_EXCEEDED if
+    /// too many messages wait.
     pub(crate) fn send(
         this: &Ref<Self, K>,
         bytes: Slice<u8, PlatformOf<K>>,
@@ -66,7 +67,7 @@ impl<K: Kernel> Connection<K> {
         }
     }
 
-    /// Sends what can be sent, at most one batch of it; the rest is left to the deferred call.
+    /// Sends at most one batch; the deferred call sends the rest.
     pub(super) fn pump(this: &Ref<Self, K>, state: &mut State<K>) {
         let mut last: Option<Fragment> = None;
         let mut result = Ok(());
@@ -95,7 +96,7 @@ impl<K: Kernel> Connection<K> {
         }
     }
 
-    /// Builds the next send, if there is a reason for one and nothing forbids it.
+    /// Builds the next send, if a message, an answer, a keepalive or a grant is due, and if room and credits allow a send.
     fn compose(&self, state: &mut State<K>) -> Result<Option<Fragment>, NTSTATUS> {
         let queued = !state.outgoing.is_empty();
         let asked = state.answer_due || state.keepalive == Keepalive::Pending;
@@ -145,7 +146,7 @@ impl<K: Kernel> Connection<K> {
         Ok(Some(fragment))
     }
 
-    /// Adds the next part of the upper message that is first in the queue.
+    /// Adds the next part of the oldest upper message.
     fn add_payload(
         &self,
         state: &mut State<K>,
@@ -200,7 +201,7 @@ impl<K: Kernel> Connection<K> {
         self.post_send(state, &Fragment { context, slot, length, invalidate: None, solicited: true }, 0)
     }
 
-    /// Posts the receives that the peer may be granted. Before the grant: it may use it at once.
+    /// Posts receives up to the target. They are posted before they are granted: the peer may use a grant at once.
     pub(super) fn refill(&self, state: &mut State<K>) -> Result<(), NTSTATUS> {
         for _ in 0..state.credits.wanted_receives().min(REFILL) {
             self.post_receive(state)?;
@@ -224,7 +225,7 @@ impl<K: Kernel> State<K> {
     }
 }
 
-/// Whether a message begins to wait here.
+/// Whether the oldest message begins to wait now.
 fn stalls<K: Kernel>(state: &mut State<K>) -> bool {
     state.outgoing.front().is_some_and(|message| !core::mem::replace(&mut message.stalled, true))
 }

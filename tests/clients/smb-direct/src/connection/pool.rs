@@ -8,7 +8,7 @@ use crate::memory::Registered;
 use crate::settings::Settings;
 use crate::{Kernel, Pd, PlatformOf, Ref};
 
-/// Receive slots, then send slots. Kept by the queue pair.
+/// The context of the queue pair: memory with the receive slots, then the send slots.
 pub(crate) struct Pool<K: Kernel> {
     pub(crate) region: Registered<K>,
     receive_size: u32,
@@ -17,7 +17,8 @@ pub(crate) struct Pool<K: Kernel> {
 }
 
 impl<K: Kernel> Pool<K> {
-    /// A slot for each credit, and one for the negotiation, later for the receive beyond the target (`Credits::must_post`).
+    /// Allocates a receive slot for each credit and one more: for the negotiation, later for the receive beyond the target
+    /// (`Credits::must_post`).
     pub(crate) fn new(pd: &Ref<Pd<K>, K>, settings: &Settings, passive: &Passive<'_>) -> Result<Self, NTSTATUS> {
         let receive_slots = u32::from(settings.credits).saturating_add(1);
         // Slots begin at multiples of 8, as payload does in them.
@@ -35,7 +36,7 @@ impl<K: Kernel> Pool<K> {
         self.receive_slots
     }
 
-    /// Where a receive slot begins.
+    /// The offset of a receive slot.
     pub(crate) fn receive_place(&self, slot: u32) -> usize {
         (slot as usize).saturating_mul(self.receive_size as usize)
     }

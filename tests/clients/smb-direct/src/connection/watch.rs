@@ -7,7 +7,7 @@ use super::{Connection, Keepalive, Phase};
 use crate::report::{Failure, Step};
 use crate::{BackRef, Kernel, PlatformOf, Ref, lock, shared};
 
-/// Apart from its connection, which a timer that is set would keep for minutes.
+/// An object of its own: a started timer keeps its object for minutes, and must not keep the connection.
 pub(super) struct Watch<K: Kernel> {
     timer: Timer<PlatformOf<K>>,
     connection: BackRef<Connection<K>, K>,
@@ -20,18 +20,18 @@ impl<K: Kernel> Watch<K> {
         Ok(watch)
     }
 
-    /// Whose time it is.
+    /// Sets the connection of the timer.
     pub(super) fn serve(&self, connection: &Ref<Connection<K>, K>) {
         *self.connection.lock() = Some(Arc::downgrade(connection));
     }
 
-    /// The time begins anew, to so many microseconds. The state of the connection is locked.
+    /// Restarts the timer. The caller holds the lock of the connection's state.
     pub(super) fn start(this: &Ref<Self, K>, microseconds: u32) {
         Timer::cancel(this);
         Timer::start(this, microseconds);
     }
 
-    /// The connection goes.
+    /// Stops the timer; the connection is being dropped.
     pub(super) fn stop(this: &Ref<Self, K>) {
         Timer::cancel(this);
     }
@@ -53,7 +53,7 @@ impl<K: Kernel> RunTimer<PlatformOf<K>> for Watch<K> {
 impl<K: Kernel> Connection<K> {
     fn time_is_over(this: &Ref<Self, K>) {
         let mut state = this.state.lock();
-        // Not if a message has come just before.
+        // A message may have restarted the timer just before.
         if !this.watch.timer.has_expired() {
             return;
         }

@@ -1,6 +1,7 @@
-//! One end of SMB Direct by itself, whose peer is not ours: it carries messages of others, and lends the peer memory or uses the peer's.
+//! One end of SMB Direct by itself, whose peer is another implementation. The end sends and receives the caller's messages, and lends
+//! memory to the peer or uses the peer's memory.
 //!
-//! One thread at PASSIVE_LEVEL has a [`Link`]: it looks for what has come, then waits. Other threads wake it by a [`Wake`].
+//! One thread at PASSIVE_LEVEL has a [`Link`]: the thread takes messages and completions, then waits. Other threads wake it by a [`Wake`].
 
 mod port;
 
@@ -28,11 +29,11 @@ use crate::{Connector, Kernel, Pd, PlatformOf, Ref, no_memory, shared};
 
 pub use port::Port;
 
-/// What wakes the thread that has a link or a port.
+/// Wakes the thread that has a link or a port.
 pub struct Wake<K: Kernel>(Ref<Bell<PlatformOf<K>>, K>);
 
 impl<K: Kernel> Wake<K> {
-    /// A new one. STATUS_INSUFFICIENT_RESOURCES.
+    /// Makes a new wake. STATUS_INSUFFICIENT_RESOURCES: no memory.
     pub fn new() -> Result<Self, NTSTATUS> {
         Bell::new().map(Self)
     }
@@ -55,7 +56,7 @@ impl<K: Kernel> Wake<K> {
         self.0.stopped()
     }
 
-    /// Waits until it has rung. The step fails with STATUS_IO_TIMEOUT if it does not within `limit` microseconds.
+    /// Waits for a ring. The step fails with STATUS_IO_TIMEOUT if there is no ring within `limit` microseconds.
     fn wait(&self, step: Step, limit: Option<u32>, passive: &Passive<'_>) -> Result<(), Failure> {
         if self.stopped() {
             return Err(Failure { step: Step::Stopped, status: STATUS_CANCELLED });
@@ -70,12 +71,12 @@ impl<K: Kernel> Clone for Wake<K> {
     }
 }
 
-/// What a link has.
+/// The parameters of a link.
 #[derive(Clone, Copy)]
 pub struct Options {
-    /// How many places of memory for RDMA.
+    /// The number of places: buffers for RDMA.
     pub places: u32,
-    /// Bytes of each.
+    /// Bytes of each place.
     pub length: u32,
     /// KeepaliveInterval, in microseconds.
     pub keepalive: u32,
@@ -87,35 +88,35 @@ impl Options {
     }
 }
 
-/// What the peer may do with a place.
+/// The access of the peer to a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It reads.
+    /// The peer reads.
     Read,
-    /// It writes.
+    /// The peer writes.
     Write,
 }
 
-/// What has ended, of a place.
+/// A completed operation on a place, whose number follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// [`Link::take_back`].
+    /// [`Link::take_back`] has completed.
     TakenBack(u32),
-    /// [`Link::read`].
+    /// [`Link::read`] has completed.
     Read(u32),
-    /// [`Link::write`].
+    /// [`Link::write`] has completed.
     Written(u32),
 }
 
-/// The memory of each side.
+/// The places of a link, by its side.
 enum Places<K: Kernel> {
-    /// Of the client, which lends them.
+    /// The client's places, which the client lends.
     Lent(Slice<Option<Region<K>>, PlatformOf<K>>),
-    /// Of the server, one behind the other.
+    /// The server's places, one behind the other in one region.
     Own(Registered<K>, Options),
 }
 
-/// A connection. Dropping it ends it at once.
+/// A connection. Dropping the link ends the connection at once.
 pub struct Link<K: Kernel> {
     connector: Connector<K>,
     connection: Ref<Connection<K>, K>,
@@ -152,7 +153,7 @@ impl<K: Kernel> Link<K> {
         Ok(link)
     }
 
-    /// Negotiates, within the time that MS-SMBD gives each side. A link on which that fails is for [`Self::close`].
+    /// Negotiates, within the time that MS-SMBD gives each side. After a failure the link is only good for [`Self::close`].
     pub fn negotiate(&self, passive: &Passive<'_>) -> Result<(), Failure> {
         self.begin_negotiation();
         loop {
@@ -168,14 +169,14 @@ impl<K: Kernel> Link<K> {
         self.connection.connected();
     }
 
-    /// How the negotiation has ended, once it has.
+    /// The result of the negotiation; `None`: the negotiation is in progress.
     pub(crate) fn negotiated(&self) -> Option<Result<(), Failure>> {
-        // Looked at first: what came before the end is then known.
+        // Read first: a negotiation that succeeded before the end of the connection is then seen.
         let over = self.over(Step::Negotiate);
         if self.connection.is_established() { Some(Ok(())) } else { over.map(Err) }
     }
 
-    /// Makes a call of the connector and waits for its end, 30 s at most.
+    /// Calls the connector and waits for the end of the operation: at most 30 s after the last ring.
     fn operation(&self, step: Step, passive: &Passive<'_>, call: impl FnOnce() -> NTSTATUS) -> Result<(), Failure> {
         let events = self.connector.context();
         events.begin(call);
@@ -188,16 +189,16 @@ impl<K: Kernel> Link<K> {
         }
     }
 
-    /// Why the connection is over, if it is, and everything that came before is known.
+    /// The failure that ended the connection, once everything that came before the end can be taken.
     fn over(&self, step: Step) -> Option<Failure> {
         let lost = self.connector.context().lost();
         let drained = self.connection.is_drained();
         let disconnected = Failure { step, status: STATUS_CONNECTION_DISCONNECTED };
         match self.connection.failure() {
-            // A receive was flushed, or a send refused, and not because of this end.
+            // A receive was flushed, or a send refused, and this end did not cause it.
             Some(Failure { status: STATUS_CANCELLED | STATUS_CONNECTION_INVALID, .. }) => Some(disconnected),
             Some(failure) => Some(failure),
-            // The last messages may come after the event. A flush brings back the receives, behind those that have one.
+            // The last messages may come after the disconnect event. A flush completes the receives, those with a message first.
             None if lost && !drained => {
                 self.connection.qp().flush();
                 None
@@ -206,8 +207,8 @@ impl<K: Kernel> Link<K> {
         }
     }
 
-    /// Waits until something may have come: [`Self::receive`], [`Self::done`], or a ring. An error is the end of the connection, and there
-    /// is no more message to take then.
+    /// Waits until [`Self::receive`] or [`Self::done`] may have something, or for a ring. An error is the end of the connection; then there
+    /// is no message left to take.
     pub fn wait(&self, passive: &Passive<'_>) -> Result<(), Failure> {
         let over = self.ended();
         match over {
@@ -217,7 +218,7 @@ impl<K: Kernel> Link<K> {
         }
     }
 
-    /// Why the connection is over, if it is. What has come before can be taken still.
+    /// The failure that ended the connection. Messages and completions from before the end can still be taken.
     pub(crate) fn ended(&self) -> Option<Failure> {
         self.over(Step::Transport)
     }
@@ -227,13 +228,13 @@ impl<K: Kernel> Link<K> {
         self.connection.message_length()
     }
 
-    /// Takes a message that has come.
+    /// Takes the oldest received message.
     pub fn receive(&self) -> Option<Message<K>> {
         self.connection.take_message()
     }
 
-    /// Sends a message, and invalidates a token of the peer with it. STATUS_QUOTA_EXCEEDED: too many wait, for now;
-    /// STATUS_BUFFER_OVERFLOW: the peer takes none so long.
+    /// Sends a message, and invalidates a token of the peer with it. STATUS_QUOTA_EXCEEDED: too many messages or bytes wait, for now;
+    /// STATUS_BUFFER_OVERFLOW: the message is empty, or longer than the peer accepts.
     pub fn send(&self, message: &[u8], invalidate: Option<u32>) -> Result<(), NTSTATUS> {
         self.connection.check_send(message.len())?;
         let mut bytes = Slice::filled(message.len(), 0).map_err(no_memory)?;
@@ -247,13 +248,13 @@ impl<K: Kernel> Link<K> {
         self.connection.read_write_size()
     }
 
-    /// How many keepalives of this end the peer has answered, since the last call.
+    /// The number of this end's keepalives that the peer has answered since the last call.
     pub fn keepalives(&self) -> u64 {
         self.connection.take_figures().keepalives
     }
 
-    /// Lends the first bytes of a place to the server, for messages that are sent from now on: the descriptor that names them, with its
-    /// token. Client only. The place is not lent already.
+    /// Lends the first `length` bytes of a place to the server: messages that are sent from now on may name them. Returns their buffer
+    /// descriptor and its token. Client only. The place is not lent already.
     pub fn lend(&mut self, place: u32, length: usize, access: Access) -> Result<([u8; 16], u32), NTSTATUS> {
         let Places::Lent(regions) = &mut self.places else { return Err(STATUS_INVALID_PARAMETER) };
         let region = regions.get_mut(place as usize).and_then(Option::as_mut).ok_or(STATUS_INVALID_PARAMETER)?;
@@ -274,8 +275,8 @@ impl<K: Kernel> Link<K> {
         Ok((bytes, region.token()))
     }
 
-    /// Ends that from here; [`Done::TakenBack`] comes when the server has lost its access. Not needed where the server has invalidated the
-    /// token.
+    /// Ends the server's access to a place; [`Done::TakenBack`] comes when the server has lost its access. Not needed if the server has
+    /// invalidated the token.
     pub fn take_back(&self, place: u32) -> Result<(), NTSTATUS> {
         self.connection.invalidate(self.region(place)?, place)
     }
@@ -295,14 +296,14 @@ impl<K: Kernel> Link<K> {
         self.connection.read(memory.sge(offset, length), address, token, place)
     }
 
-    /// Writes a place to the client's memory: it is there before a message that is sent from now on. The place may be used again when
-    /// [`Done::Written`] has come. Server only.
+    /// Writes a place to the client's memory: the data is placed before a message that is sent from now on arrives. The place may be used
+    /// again when [`Done::Written`] has come. Server only.
     pub fn write(&self, place: u32, length: u32, (address, token): (u64, u32)) -> Result<(), NTSTATUS> {
         let (memory, offset) = self.own(place, length)?;
         self.connection.write(memory.sge(offset, length), address, token, Some(place))
     }
 
-    /// Where a place of the server begins.
+    /// The server's memory, and the offset of a place in it.
     fn own(&self, place: u32, length: u32) -> Result<(&Registered<K>, usize), NTSTATUS> {
         match &self.places {
             Places::Own(memory, Options { places, length: limit, .. }) if place < *places && length <= *limit => {
@@ -324,7 +325,7 @@ impl<K: Kernel> Link<K> {
         buffer.read(start, bytes)
     }
 
-    /// Where a part of a place begins, in which buffer. That of a client's place has its bounds itself.
+    /// The buffer and the offset of a part of a place. The buffer of a client's place checks the bounds itself.
     fn part(&self, place: u32, offset: u32, length: usize) -> Result<(&Buffer<K>, usize), NTSTATUS> {
         match &self.places {
             Places::Lent(_) => Ok((self.region(place)?.buffer(), offset as usize)),
@@ -336,7 +337,7 @@ impl<K: Kernel> Link<K> {
         }
     }
 
-    /// Takes what has ended.
+    /// Takes the oldest completed operation.
     pub fn done(&self) -> Option<Done> {
         loop {
             let completed = self.connection.take_completed()?;
@@ -349,7 +350,7 @@ impl<K: Kernel> Link<K> {
         }
     }
 
-    /// Ends the connection: lets what is posted go, disconnects, gets everything back.
+    /// Ends the connection: waits until the initiator queue is empty, disconnects, waits until all posted requests have completed.
     pub fn close(self, passive: &Passive<'_>) -> Result<(), Failure> {
         let step = Step::Disconnect;
         let wait = |ready: &dyn Fn() -> bool| {
@@ -362,7 +363,7 @@ impl<K: Kernel> Link<K> {
         wait(&|| self.connection.quiesce() || events.lost())?;
         events.begin(|| self.connector.disconnect());
         wait(&|| events.outcome().is_some())?;
-        // A disconnect that came too late has not flushed.
+        // A disconnect after the end of the connection does not flush.
         self.connection.qp().flush();
         wait(&|| self.connection.is_drained())?;
         let own = match &self.places {

@@ -1,4 +1,4 @@
-//! Where links of clients come from.
+//! [`Port`]: accepts clients and makes their links.
 
 use core::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use crate::report::{Failure, Step};
 use crate::server::OUTBOUND_READS;
 use crate::{Kernel, Listener, PlatformOf, Ref, shared};
 
-/// Where clients connect to.
+/// A listener for clients.
 pub struct Port<K: Kernel> {
     listener: Listener<K>,
     adapter: Ref<Adapter<PlatformOf<K>>, K>,
@@ -22,7 +22,7 @@ pub struct Port<K: Kernel> {
 }
 
 impl<K: Kernel> Port<K> {
-    /// Listens. The wake rings when somebody connects.
+    /// Listens. The wake rings when a client connects.
     pub fn listen(
         adapter: &Ref<Adapter<PlatformOf<K>>, K>,
         wake: &Wake<K>,

@@ -20,16 +20,16 @@ use operation::Operation;
 
 /// SMB Direct over iWARP (IANA).
 pub(crate) const PORT: u16 = 5445;
-/// Requests that are served at a time.
+/// The most writes that are served at a time.
 const OPERATIONS: usize = 16;
-/// Reads under way: what ksmbd asks for.
+/// The outbound read limit: the value that ksmbd requests.
 pub(crate) const OUTBOUND_READS: u32 = 8;
 
-/// How the server behaves: as it should, or in a way that the client has to notice.
+/// The conduct of the server: correct, or with a fault that the client has to detect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Conduct {
     Honest,
-    /// Changes a byte of what it reads out.
+    /// Changes a byte of the data of a read.
     CorruptsData,
     /// Invalidates the second token instead of the first.
     InvalidatesAnother,
@@ -41,11 +41,11 @@ pub(crate) struct Server<K: Kernel> {
     end: Option<End<K>>,
     listener: Listener<K>,
     file: Registered<K>,
-    /// Not within: a server is on the stack of a scenario.
+    /// In pool: the server itself is on the stack of a scenario.
     operations: Slice<Option<Operation>, PlatformOf<K>>,
     conduct: Conduct,
     settings: Settings,
-    /// Why the last connection ended, if not by the peer's doing.
+    /// The failure that ended the last connection, if it was not a flush.
     failure: Option<Failure>,
     figures: Figures,
     pd: Ref<Pd<K>, K>,
@@ -64,10 +64,10 @@ struct End<K: Kernel> {
 enum Stage {
     Accepting,
     Serving,
-    /// Waits for the initiator queue, then disconnects.
+    /// Disconnects; if the negotiation was refused, only after the initiator queue is empty.
     Leaving,
     Disconnecting,
-    /// Waits for what was posted to come back.
+    /// Waits until all posted requests have completed.
     Draining,
 }
 
@@ -108,12 +108,12 @@ impl<K: Kernel> Server<K> {
         self.end.is_some()
     }
 
-    /// The connection, once it serves.
+    /// The connection, while the server serves it.
     pub(crate) fn connection(&self) -> Option<&Ref<Connection<K>, K>> {
         self.end.as_ref().filter(|end| end.stage == Stage::Serving).map(|end| &end.connection)
     }
 
-    /// Why a connection ended that should not have.
+    /// Takes the failure that ended the last connection.
     pub(crate) fn take_failure(&mut self) -> Option<Failure> {
         self.failure.take()
     }
@@ -122,13 +122,13 @@ impl<K: Kernel> Server<K> {
         core::mem::take(&mut self.figures)
     }
 
-    /// Refuses new connections, and gives up the memory of the file. There is no connection.
+    /// Refuses new connections, and deregisters the memory of the file. There is no connection.
     pub(crate) fn close(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         self.listener.context().close();
         self.file.deregister(passive)
     }
 
-    /// Does what is to be done now. Called again whenever the bell has rung.
+    /// Performs the next step. Called again after each ring of the bell.
     pub(crate) fn work(&mut self, passive: &Passive<'_>) -> Result<(), Failure> {
         let Some(mut end) = self.end.take() else {
             if let Some(connector) = self.listener.context().take() {
@@ -136,7 +136,7 @@ impl<K: Kernel> Server<K> {
             }
             return Ok(());
         };
-        // Looked at once: what changes later rings the bell again.
+        // Read once: later changes ring the bell again.
         let lost = end.connector.context().lost();
         let failure = end.connection.failure();
         if matches!(end.stage, Stage::Accepting | Stage::Serving) {
@@ -157,7 +157,7 @@ impl<K: Kernel> Server<K> {
         Ok(())
     }
 
-    /// False: the connection is gone.
+    /// Performs the next step of a connection. False: the connection is gone.
     fn advance(&mut self, end: &mut End<K>, passive: &Passive<'_>) -> Result<bool, Failure> {
         match end.stage {
             Stage::Accepting => match end.connector.context().outcome() {
@@ -170,7 +170,7 @@ impl<K: Kernel> Server<K> {
             },
             Stage::Serving => self.serve(end)?,
             Stage::Leaving => {
-                // A refusal is on its way; after any other failure there is nothing to wait for.
+                // A refusal of the negotiation may still be outstanding; after any other failure there is nothing to wait for.
                 let refused = end.connection.failure().is_some_and(|failure| failure.step == Step::Negotiate);
                 if end.connection.quiesce() || !refused {
                     end.connector.context().begin(|| end.connector.disconnect());
@@ -180,7 +180,7 @@ impl<K: Kernel> Server<K> {
             }
             Stage::Disconnecting => {
                 if end.connector.context().outcome().is_some() {
-                    // A disconnect that succeeded has flushed already; one that came too late has not.
+                    // A successful disconnect has flushed already; a disconnect after the end of the connection has not.
                     end.connection.qp().flush();
                     end.stage = Stage::Draining;
                     self.bell.ring();

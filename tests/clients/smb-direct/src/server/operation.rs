@@ -1,4 +1,4 @@
-//! Requests: what the server does for a client.
+//! The requests that the server performs for a client.
 
 use ndk_abi::status::{
     NTSTATUS, STATUS_CONNECTION_INVALID, STATUS_DATA_ERROR, STATUS_INSUFFICIENT_RESOURCES,
@@ -19,7 +19,7 @@ use crate::{Kernel, Ref};
 /// A write whose reads are under way.
 pub(super) struct Operation {
     request: Request,
-    /// What the answer invalidates.
+    /// The token that the answer invalidates.
     token: Option<u32>,
     reads_left: usize,
 }
@@ -33,7 +33,7 @@ struct Piece {
 }
 
 impl<K: Kernel> Server<K> {
-    /// Serves what came.
+    /// Handles all completions and requests that have come.
     pub(super) fn serve(&mut self, end: &mut End<K>) -> Result<(), Failure> {
         let connection = end.connection.clone();
         while let Some(completed) = connection.take_completed() {
@@ -49,7 +49,8 @@ impl<K: Kernel> Server<K> {
         Ok(())
     }
 
-    /// Does a step; what fails because the connection is over is no failure of the server: `work` will see to it.
+    /// Calls `work`. An error after the end of the connection is not a failure of the server: the bell is rung, and [`Server::work`]
+    /// handles the end.
     fn unless_over(
         &mut self,
         connection: &Connection<K>,
@@ -82,7 +83,7 @@ impl<K: Kernel> Server<K> {
         let victim = if self.conduct == Conduct::InvalidatesAnother { descriptors.get(1) } else { descriptors.first() };
         let token = victim.map(|descriptor| descriptor.token.get()).filter(|_| with_invalidate);
         if !self.is_acceptable(request, descriptors) {
-            // With the invalidation: the client could else use its region again while it is registered still.
+            // The refusal invalidates too: otherwise the client could use its region again while the region is still registered.
             return answer(connection, request, STATUS_INVALID_PARAMETER, Checksum::new(), &[], token);
         }
         if request.kind.get() == READ {
@@ -122,7 +123,7 @@ impl<K: Kernel> Server<K> {
             && end.is_some_and(|end| end <= self.file.buffer().length() as u64)
     }
 
-    /// The answer follows the writes without a wait: it is received when they are placed.
+    /// Writes the data to the client. The answer is posted without a wait: the client receives it after the data is placed.
     fn read_file(
         &mut self,
         connection: &Ref<Connection<K>, K>,
@@ -143,7 +144,7 @@ impl<K: Kernel> Server<K> {
         answer(connection, request, STATUS_SUCCESS, checksum, &[], token)
     }
 
-    /// One read of a write is done; the last one leads to the answer.
+    /// Counts a completed read of a write; after the last read the answer is sent.
     fn read_done(&mut self, connection: &Ref<Connection<K>, K>, index: u32) -> Result<(), NTSTATUS> {
         let Some(place) = self.operations.get_mut(index as usize) else { return Ok(()) };
         let Some(operation) = place else { return Ok(()) };
@@ -158,7 +159,7 @@ impl<K: Kernel> Server<K> {
         answer(connection, &request, status, checksum, &[], token)
     }
 
-    /// Of the part of the file that a request is about.
+    /// The checksum of the request's part of the file.
     fn checksum(&self, request: &Request) -> Result<Checksum, NTSTATUS> {
         let mut checksum = Checksum::new();
         let (offset, length) = (request.offset.get() as usize, request.length.get() as usize);
@@ -167,7 +168,7 @@ impl<K: Kernel> Server<K> {
     }
 }
 
-/// The parts of a transfer: descriptors are one buffer, in order.
+/// The parts of a transfer. Its descriptors are one buffer, in order.
 fn pieces(request: &Request, descriptors: &[BufferDescriptor]) -> impl Iterator<Item = Piece> {
     let (mut at, mut left) = (request.offset.get(), request.length.get());
     descriptors.iter().filter_map(move |descriptor| {
