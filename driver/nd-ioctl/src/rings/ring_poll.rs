@@ -40,7 +40,7 @@ impl RingPoll {
     }
 
     /// A completion was reported. True: the caller has to schedule a run.
-    pub(crate) fn is_due(&self) -> bool {
+    pub(crate) fn take_due(&self) -> bool {
         self.waiting.swap(false, Ordering::AcqRel)
     }
 }

@@ -12,7 +12,7 @@ pub(crate) struct Report {
     /// The connection has to end.
     pub(crate) fatal: bool,
     /// The queue pair is dead, and none of its requests or accesses is under way.
-    pub(crate) quiet: bool,
+    pub(crate) quiesced: bool,
 }
 
 impl<P: Platform> QueuePair<P> {
@@ -25,13 +25,13 @@ impl<P: Platform> QueuePair<P> {
         this.report_to_connector(report);
     }
 
-    /// Ends the connection on this side, and flushes. True: no request or access is under way; else [`Connector::queue_pair_quiet`] is called when
+    /// Ends the connection on this side, and flushes. True: no request or access is under way; else [`Connector::queue_pair_quiesced`] is called when
     /// none is.
-    pub(crate) fn terminate(this: &Arc<Self, P>) -> bool {
+    pub(crate) fn enter_error(this: &Arc<Self, P>) -> bool {
         let mut state = this.state.lock();
-        state.qp_state = QpState::Dead;
+        state.qp_state = QpState::Error;
         state.request_flush();
-        Self::unlock_and_flush(this, state).quiet
+        Self::unlock_and_flush(this, state).quiesced
     }
 
     /// A completion queue of this queue pair has failed: the connection ends, and completions that the failed queue
@@ -41,15 +41,15 @@ impl<P: Platform> QueuePair<P> {
         let report = match state.qp_state {
             QpState::Connected => {
                 drop(state);
-                Report { fatal: true, quiet: false }
+                Report { fatal: true, quiesced: false }
             }
             QpState::Idle | QpState::PeerGone => {
-                state.qp_state = QpState::Dead;
+                state.qp_state = QpState::Error;
                 state.request_flush();
                 Self::unlock_and_flush(this, state)
             }
             // `connect` or `unreserve` checks for the failure.
-            QpState::Connecting | QpState::Dead => return,
+            QpState::Connecting | QpState::Error => return,
         };
         this.report_to_connector(report);
     }
@@ -60,7 +60,7 @@ impl<P: Platform> QueuePair<P> {
     #[inline]
     pub(crate) fn unlock_and_flush<'a>(this: &'a Arc<Self, P>, state: SpinLockGuard<'a, LockedQp<P>, P>) -> Report {
         // The usual case: no flush.
-        if state.qp_state != QpState::Dead && !state.is_flushing() {
+        if state.qp_state != QpState::Error && !state.is_flushing() {
             return Report::default();
         }
         Self::run_flushes(this, state)
@@ -73,7 +73,7 @@ impl<P: Platform> QueuePair<P> {
         mut state: SpinLockGuard<'a, LockedQp<P>, P>,
         fatal: bool,
     ) -> Report {
-        let alive = state.qp_state != QpState::Dead;
+        let alive = state.qp_state != QpState::Error;
         state.broken |= fatal;
         let mut report = Self::unlock_and_flush(this, state);
         report.fatal |= fatal && alive;
@@ -84,7 +84,7 @@ impl<P: Platform> QueuePair<P> {
     #[cold]
     #[inline(never)]
     pub(crate) fn cancel_rest<'a>(this: &'a Arc<Self, P>, state: SpinLockGuard<'a, LockedQp<P>, P>) {
-        if state.qp_state == QpState::Dead {
+        if state.qp_state == QpState::Error {
             let report = Self::unlock_and_flush(this, state);
             this.report_to_connector(report);
         }
@@ -114,7 +114,7 @@ impl<P: Platform> QueuePair<P> {
         if state.placing || state.is_flushing() {
             // The thread that ends the access, or runs the flush, reads this count under the lock.
             state.flush_receives = state.flush_receives.saturating_add(1);
-        } else if let Some(receive) = state.own_receives.as_mut().and_then(ReceiveQueue::pop) {
+        } else if let Some(receive) = state.receive_queue.as_mut().and_then(ReceiveQueue::pop) {
             // An error means that the completion queue is dead; the connection has ended anyway.
             let _ended_anyway = self.complete_receive(&receive, Err(Error::Canceled), 0, None, false);
         }
@@ -128,9 +128,9 @@ impl<P: Platform> QueuePair<P> {
             if state.executing || state.flush_requests == 0 {
                 break;
             }
-            state.broken |= state.done > 0 || state.sent > 0;
+            state.broken |= state.done > 0 || state.outstanding > 0;
             report.fatal |= state.broken;
-            let error = state.flushed();
+            let error = state.take_flush_status();
             let Some(ended) = state.finish_oldest() else { continue };
             report.fatal |= this.complete_request(&ended, Err(error)).is_err();
             drop(state);
@@ -147,15 +147,15 @@ impl<P: Platform> QueuePair<P> {
         }
         while !state.placing && state.flush_receives > 0 {
             state.flush_receives = state.flush_receives.saturating_sub(1);
-            if let Some(receive) = state.own_receives.as_mut().and_then(ReceiveQueue::pop) {
+            if let Some(receive) = state.receive_queue.as_mut().and_then(ReceiveQueue::pop) {
                 report.fatal |= this.complete_receive(&receive, Err(Error::Canceled), 0, None, false).is_err();
             }
         }
         let flushing = state.is_flushing();
-        let dead = state.qp_state == QpState::Dead;
+        let dead = state.qp_state == QpState::Error;
         if dead {
             report.fatal = false;
-            report.quiet = !flushing && !state.executing && !state.placing;
+            report.quiesced = !flushing && !state.executing && !state.placing;
             // A dead queue pair starts no timer.
             Timer::cancel(this);
         }
@@ -181,7 +181,7 @@ impl<P: Platform> QueuePair<P> {
     /// Reports to the connector, if there is something to report. The caller holds no lock.
     #[inline]
     pub(crate) fn report_to_connector(&self, report: Report) {
-        if report.fatal || report.quiet {
+        if report.fatal || report.quiesced {
             self.call_connector(report);
         }
     }
@@ -192,8 +192,8 @@ impl<P: Platform> QueuePair<P> {
             if report.fatal {
                 Connector::abort(&connector);
             }
-            if report.quiet {
-                Connector::queue_pair_quiet(&connector);
+            if report.quiesced {
+                Connector::queue_pair_quiesced(&connector);
             }
         }
     }
@@ -201,8 +201,8 @@ impl<P: Platform> QueuePair<P> {
 
 impl<P: Platform> LockedQp<P> {
     fn request_flush(&mut self) {
-        self.flush_requests = self.requests.len();
-        self.flush_receives = self.own_receives.as_ref().map_or(0, ReceiveQueue::len);
+        self.flush_requests = self.initiator_queue.len();
+        self.flush_receives = self.receive_queue.as_ref().map_or(0, ReceiveQueue::len);
         // True only for a receive that is claimed already. If a send claims one of the counted receives while the flush is under way,
         // `next_receive` sets this flag.
         self.flush_receive = self.receive.is_some();

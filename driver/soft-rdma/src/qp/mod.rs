@@ -97,7 +97,7 @@ impl<P: Platform> QueuePair<P> {
         }
         let own = Arc::<Self, P>::POOL_BYTES.saturating_add(LockedQp::<P>::pool_bytes(&sizes));
         let mut charge = pd.adapter().quota().charge(own)?;
-        let (own_receives, shared) = match receives {
+        let (receive_queue, shared) = match receives {
             ReceiveSource::Own { depth, sges } => {
                 if depth == 0 || depth > limits::RECEIVE_QUEUE_DEPTH || sges > limits::SGES {
                     return Err(Error::InvalidParameter);
@@ -107,7 +107,7 @@ impl<P: Platform> QueuePair<P> {
             }
             ReceiveSource::Shared(srq) => (None, Some(SharedReceiveQueue::attach(srq)?)),
         };
-        let state = LockedQp::new(&sizes, own_receives)?;
+        let state = LockedQp::new(&sizes, receive_queue)?;
         let (number, counter_shard) = pd.adapter().device().counters().name_queue_pair();
         let queue_pair = Arc::try_new(Self {
             on_close: OnClose::new(CountedObject::new(pd.adapter(), ObjectKind::Qp)?),
@@ -187,7 +187,7 @@ impl<P: Platform> QueuePair<P> {
         }
         // A completion queue may have failed before there was a connection for `queue_failed` to end.
         if this.has_failed_queue() {
-            this.report_to_connector(Report { fatal: true, quiet: false });
+            this.report_to_connector(Report { fatal: true, quiesced: false });
         }
     }
 
@@ -214,7 +214,7 @@ impl<P: Platform> QueuePair<P> {
         match &self.shared {
             Some(shared) => shared.pop_or_wait(sender),
             None => {
-                let receive = state.own_receives.as_mut().and_then(ReceiveQueue::pop);
+                let receive = state.receive_queue.as_mut().and_then(ReceiveQueue::pop);
                 state.sender_waits = receive.is_none();
                 // A flush under way has still to cancel its oldest receives, and this receive is one of them.
                 state.flush_receive |= state.flush_receives > 0;

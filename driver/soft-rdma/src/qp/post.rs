@@ -125,11 +125,11 @@ impl<P: Platform> QueuePair<P> {
         if matches!(state.qp_state, QpState::Idle | QpState::Connecting) {
             return Err(Error::ConnectionInvalid);
         }
-        if state.requests.is_full() {
+        if state.initiator_queue.is_full() {
             return Err(Error::QueueFull);
         }
         state.enqueue(&self.sizes, sges, request, operation)?;
-        if state.qp_state == QpState::Dead {
+        if state.qp_state == QpState::Error {
             *operation = self.cancel_newest_request(state);
         }
         Ok(())
@@ -153,10 +153,10 @@ impl<P: Platform> QueuePair<P> {
             return self.enqueue_without_connection(&mut state, &[], request, &mut None);
         }
         state.may_post(OperationKind::Send)?;
-        if state.requests.len() == 0 {
+        if state.initiator_queue.len() == 0 {
             self.prefetch();
         }
-        state.requests.push(request)
+        state.initiator_queue.push(request)
     }
 
     fn stage(&self, post: Post<'_, P>) -> Result<Operation<P>, Error> {
@@ -220,12 +220,12 @@ impl<P: Platform> QueuePair<P> {
         if self.receive_cq.has_failed() {
             return Err(Error::ConnectionInvalid);
         }
-        let receives = state.own_receives.as_mut().ok_or(Error::InvalidDeviceRequest)?;
+        let receives = state.receive_queue.as_mut().ok_or(Error::InvalidDeviceRequest)?;
         if receives.len() == 0 {
             self.prefetch();
         }
         receives.post(context, sges)?;
-        if state.qp_state == QpState::Dead {
+        if state.qp_state == QpState::Error {
             self.cancel_newest_receive(&mut state);
             return Ok(());
         }

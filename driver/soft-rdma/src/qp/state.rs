@@ -22,7 +22,7 @@ pub(crate) enum QpState {
     /// The peer is gone. Outstanding requests and receives wait until the consumer flushes, disconnects or closes.
     PeerGone,
     /// Disconnected by this side, or by an error: everything is flushed, and the queue pair cannot be connected again.
-    Dead,
+    Error,
 }
 
 /// A request that has ended, and its operation. The operation is dropped without a lock, as it may hold the last reference to a region.
@@ -70,15 +70,15 @@ pub(crate) struct LockedQp<P: Platform> {
     pub(crate) sender_waits: bool,
     /// The current request is a send that waits for a receive of the peer.
     pub(crate) awaits_receive: bool,
-    pub(crate) own_receives: Option<ReceiveQueue<P>>,
-    pub(crate) requests: Ring<InitiatorRequest, P>,
+    pub(crate) receive_queue: Option<ReceiveQueue<P>>,
+    pub(crate) initiator_queue: Ring<InitiatorRequest, P>,
     pub(crate) peer: Option<PeerQp<P>>,
     /// Number of the oldest requests that are carried out and not reported. The oldest of them awaits the peer's response
     /// or confirmation. 0 within the device.
-    pub(crate) sent: usize,
-    /// Number of reads among `sent` whose response is due.
+    pub(crate) outstanding: usize,
+    /// Number of reads among `outstanding` whose response is due.
     pub(crate) open_reads: u32,
-    /// The current request, behind `sent`: its bytes that are done, and the place in its SGEs behind them.
+    /// The current request, behind `outstanding`: its bytes that are done, and the place in its SGEs behind them.
     pub(crate) done: u64,
     pub(crate) cursor: Cursor,
     /// Number of the oldest requests that a flush has still to cancel.
@@ -91,7 +91,7 @@ pub(crate) struct LockedQp<P: Platform> {
     operations: Slice<Option<Operation<P>>, P>,
     inline: Slice<u8, P>,
     pub(crate) connector: Option<Weak<Connector<P>, P>>,
-    /// The slot of the request that the peer's Terminate has refused, or that failed here behind `sent`, and the error with which that request
+    /// The slot of the request that the peer's Terminate has refused, or that failed here behind `outstanding`, and the error with which that request
     /// ends.
     pub(crate) failed_request: Option<(usize, Error)>,
     /// Seconds that the current send may still wait for a receive, if its wait is limited.
@@ -108,17 +108,17 @@ pub(crate) struct LockedQp<P: Platform> {
 
 impl<P: Platform> LockedQp<P> {
     /// The state before the first connect. The caller has checked the sizes.
-    pub(super) fn new(sizes: &InitiatorSizes, own_receives: Option<ReceiveQueue<P>>) -> Result<Self, Error> {
+    pub(super) fn new(sizes: &InitiatorSizes, receive_queue: Option<ReceiveQueue<P>>) -> Result<Self, Error> {
         let depth = sizes.depth as usize;
         let slots = |per_request: u32| depth.checked_mul(per_request as usize).ok_or(Error::InvalidParameter);
         Ok(Self {
             qp_state: QpState::Idle,
             peer: None,
             connector: None,
-            sent: 0,
+            outstanding: 0,
             open_reads: 0,
             may_read: false,
-            requests: Ring::new(depth, InitiatorRequest::default())?,
+            initiator_queue: Ring::new(depth, InitiatorRequest::default())?,
             operations: Slice::from_fn(depth, |_| None)?,
             sges: Slice::filled(slots(sizes.sges)?, Sge::default())?,
             inline: Slice::filled(slots(sizes.inline_data)?, 0)?,
@@ -126,7 +126,7 @@ impl<P: Platform> LockedQp<P> {
             cursor: Cursor::default(),
             executing: false,
             flush_requests: 0,
-            own_receives,
+            receive_queue,
             receive: None,
             placing: false,
             flush_receives: 0,
@@ -159,7 +159,7 @@ impl<P: Platform> LockedQp<P> {
         if kind == OperationKind::Read && !self.may_read {
             return Err(Error::InvalidDeviceRequest);
         }
-        if self.requests.is_full() { Err(Error::QueueFull) } else { Ok(()) }
+        if self.initiator_queue.is_full() { Err(Error::QueueFull) } else { Ok(()) }
     }
 
     /// Appends a request, for which there is room.
@@ -170,7 +170,7 @@ impl<P: Platform> LockedQp<P> {
         request: InitiatorRequest,
         operation: &mut Option<Operation<P>>,
     ) -> Result<(), Error> {
-        let slot = self.requests.next_slot();
+        let slot = self.initiator_queue.next_slot();
         let stored = if request.flags.contains(Flags::INLINE) {
             self.store_inline(slot, sizes, sges, request.data.length)
         } else {
@@ -182,7 +182,7 @@ impl<P: Platform> LockedQp<P> {
         }
         // The place is empty: `finish_oldest` has taken the operation of the last request in this slot.
         core::mem::swap(self.operations.get_mut(slot).ok_or(Error::InternalError)?, operation);
-        self.requests.push(request)
+        self.initiator_queue.push(request)
     }
 
     fn store_sges(&mut self, slot: usize, sizes: &InitiatorSizes, sges: &[Sge]) -> Option<()> {
@@ -253,12 +253,12 @@ impl<P: Platform> LockedQp<P> {
     pub(crate) fn sends_done(&mut self, count: usize) {
         self.restart();
         self.flush_requests = self.flush_requests.saturating_sub(count);
-        self.requests.skip(count);
+        self.initiator_queue.skip(count);
     }
 
     /// The request that is being carried out or is next, and its slot.
     pub(crate) fn current(&self) -> Option<(usize, &InitiatorRequest)> {
-        self.requests.nth(self.sent)
+        self.initiator_queue.nth(self.outstanding)
     }
 
     /// The current request is carried out. `awaits_response`: the request is a read over the wire.
@@ -267,14 +267,14 @@ impl<P: Platform> LockedQp<P> {
         self.unconfirmed |= current.is_some_and(|(slot, flags)| self.awaits_confirmation(slot, flags));
         self.unconfirmed &= !awaits_response;
         self.restart();
-        self.sent = self.sent.saturating_add(1);
+        self.outstanding = self.outstanding.saturating_add(1);
         self.open_reads = self.open_reads.saturating_add(u32::from(awaits_response));
     }
 
     /// A zero-length read was sent behind all requests that are carried out.
     pub(crate) fn await_confirmation(&mut self) {
         self.unconfirmed = false;
-        self.to_confirm = self.sent;
+        self.to_confirm = self.outstanding;
     }
 
     /// Whether the request in `slot`, which is carried out, ends only when the peer confirms it.
@@ -289,7 +289,7 @@ impl<P: Platform> LockedQp<P> {
 
     /// Whether the oldest request is a read.
     pub(crate) fn oldest_is_read(&mut self) -> bool {
-        let oldest = self.requests.front().map(|(slot, _)| slot);
+        let oldest = self.initiator_queue.front().map(|(slot, _)| slot);
         oldest.is_some_and(|slot| matches!(self.operation_mut(slot), Some(Operation::Read(_))))
     }
 
@@ -302,7 +302,7 @@ impl<P: Platform> LockedQp<P> {
 
     /// Removes the oldest request, if it is carried out and awaits nothing.
     pub(crate) fn take_ended(&mut self) -> Option<EndedRequest<P>> {
-        let (slot, request) = self.requests.front().filter(|_| self.sent > 0)?;
+        let (slot, request) = self.initiator_queue.front().filter(|_| self.outstanding > 0)?;
         let flags = request.flags;
         let awaits_response = self.open_reads > 0 && self.oldest_is_read();
         let failed = self.failed_request.is_some_and(|(failed, _)| failed == slot);
@@ -311,25 +311,25 @@ impl<P: Platform> LockedQp<P> {
 
     /// Removes the oldest request, which has ended or is cancelled.
     pub(crate) fn finish_oldest(&mut self) -> Option<EndedRequest<P>> {
-        match self.sent.checked_sub(1) {
+        match self.outstanding.checked_sub(1) {
             None => self.restart(),
             Some(sent) => {
-                self.sent = sent;
+                self.outstanding = sent;
                 // Only a flush removes a read without its response, and it removes all requests.
                 self.open_reads = if sent == 0 { 0 } else { self.open_reads };
                 self.to_confirm = self.to_confirm.saturating_sub(1);
             }
         }
         self.flush_requests = self.flush_requests.saturating_sub(1);
-        let (slot, &request) = self.requests.front()?;
+        let (slot, &request) = self.initiator_queue.front()?;
         let operation = self.operations.get_mut(slot).and_then(Option::take);
-        self.requests.skip(1);
+        self.initiator_queue.skip(1);
         Some((request, operation))
     }
 
     /// The error with which a flush ends the oldest request: the error in `failed_request` if that is its slot, else `Canceled`.
-    pub(super) fn flushed(&mut self) -> Error {
-        let oldest = self.requests.front().map(|(slot, _)| slot);
+    pub(super) fn take_flush_status(&mut self) -> Error {
+        let oldest = self.initiator_queue.front().map(|(slot, _)| slot);
         self.failed_request.take_if(|(slot, _)| Some(*slot) == oldest).map_or(Error::Canceled, |(_, error)| error)
     }
 

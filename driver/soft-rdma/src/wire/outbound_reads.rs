@@ -34,7 +34,7 @@ impl<P: Platform> QueuePair<P> {
         if state.open_reads == 0 {
             return Err(Cause::OPCODE);
         }
-        let (slot, &request) = state.requests.front().ok_or(Cause::LOCAL)?;
+        let (slot, &request) = state.initiator_queue.front().ok_or(Cause::LOCAL)?;
         let sges = state.sges_of(slot, &request, this.sizes().sges).unwrap_or_default();
         let invalidate =
             sges.first().filter(|_| request.flags.contains(Flags::RDMA_READ_LOCAL_INVALIDATE)).map(|sge| sge.token);
@@ -83,7 +83,7 @@ impl<P: Platform> QueuePair<P> {
             if !state.confirms || !state.is_open() || state.flushing_requests() {
                 return None;
             }
-            let placed = state.sent > 0 && is_placed(state);
+            let placed = state.outstanding > 0 && is_placed(state);
             Some((if placed { state.finish_oldest()? } else { state.take_ended()? }, Ok(())))
         });
     }

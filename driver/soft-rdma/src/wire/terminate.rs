@@ -100,7 +100,7 @@ impl<P: Platform> QueuePair<P> {
         // The peer has placed all messages before the refused one. If the Terminate names no request, or the read that confirms (siw refuses a read
         // that arrives after its consumer has disconnected), what was handed to TCP counts as placed.
         Self::confirm(this, |state| {
-            let oldest = state.requests.front().map(|(slot, _)| slot);
+            let oldest = state.initiator_queue.front().map(|(slot, _)| slot);
             !state.oldest_is_read() && oldest != state.failed_request.map(|(slot, _)| slot)
         });
     }
@@ -111,8 +111,8 @@ impl<P: Platform> LockedQp<P> {
     /// `confirmation`: the sink STag of the wire's own read under way, which is no request.
     fn read_named(&mut self, request: &ReadRequest, next_response: u32, confirmation: Option<u32>) -> Option<usize> {
         let mut number = next_response;
-        for place in 0..self.sent {
-            let (slot, &InitiatorRequest { data, .. }) = self.requests.nth(place)?;
+        for place in 0..self.outstanding {
+            let (slot, &InitiatorRequest { data, .. }) = self.initiator_queue.nth(place)?;
             if let Some(&mut Operation::Read(Remote { address, token })) = self.operation_mut(slot) {
                 if confirmation == Some(number) {
                     number = number.wrapping_add(1);
@@ -130,7 +130,7 @@ impl<P: Platform> LockedQp<P> {
 
     fn write_named(&mut self, to: Tagged) -> Option<usize> {
         (0..self.begun()).find_map(|place| {
-            let (slot, &InitiatorRequest { data, .. }) = self.requests.nth(place)?;
+            let (slot, &InitiatorRequest { data, .. }) = self.initiator_queue.nth(place)?;
             match self.operation_mut(slot) {
                 Some(&mut Operation::Write(Remote { address, token })) if token == to.stag => {
                     let offset = to.offset.checked_sub(address)?;
@@ -144,9 +144,9 @@ impl<P: Platform> LockedQp<P> {
     fn send_named(&mut self, msn: u32, next_send: u32) -> Option<usize> {
         let mut number = next_send;
         for place in (0..self.begun()).rev() {
-            let (slot, _) = self.requests.nth(place)?;
+            let (slot, _) = self.initiator_queue.nth(place)?;
             if matches!(self.operation_mut(slot), None | Some(Operation::Send(_))) {
-                number = number.wrapping_sub((place < self.sent).into());
+                number = number.wrapping_sub((place < self.outstanding).into());
                 if number == msn {
                     return Some(slot);
                 }
@@ -157,6 +157,6 @@ impl<P: Platform> LockedQp<P> {
 
     /// The number of oldest requests of which the peer may have received a part.
     fn begun(&self) -> usize {
-        self.sent.saturating_add((self.done > 0).into())
+        self.outstanding.saturating_add((self.done > 0).into())
     }
 }

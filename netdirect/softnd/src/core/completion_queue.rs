@@ -27,7 +27,7 @@ use super::{
     device, lock,
     object::{Object, Pending},
     overlapped::Overlapped,
-    ring::{self, Mappings, Shared},
+    ring::{self, MappedRing, Mappings},
 };
 
 /// The most completions that one control code fetches.
@@ -58,7 +58,7 @@ type Contexts = HashMap<u64, u64>;
 struct Rings {
     /// Oldest first. There is more than one ring if older rings were not empty when the queue was resized. The driver
     /// writes to the newest ring.
-    queue: VecDeque<Shared<CompletionRing>>,
+    queue: VecDeque<MappedRing<CompletionRing>>,
     contexts: Contexts,
 }
 
@@ -146,7 +146,7 @@ impl CompletionQueue {
                 let (mut count, mut doorbell) = (0, false);
                 // Most often all completions of a poll are of one queue pair.
                 let mut last = None;
-                while let Some(Shared { ring, .. }) = queue.front_mut() {
+                while let Some(MappedRing { ring, .. }) = queue.front_mut() {
                     let wanted = most - count;
                     let taken = ring.poll(wanted, |completion| {
                         let name = completion.QueuePairContext;

@@ -27,7 +27,7 @@ use super::{
     lock,
     memory::{Region, Window},
     object::Object,
-    ring::{self, Mappings, Shared},
+    ring::{self, MappedRing, Mappings},
     shared_receive_queue::SharedReceiveQueue,
 };
 
@@ -38,7 +38,7 @@ static NEXT_NAME: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct QueuePair {
     object: Object,
     /// The queue pair's name in completions: the `QueuePairContext` of its rings, or, without rings, its handle.
-    name: u64,
+    context_number: u64,
     /// Dropped after the object: the driver uses the rings until the object is freed. `None`: requests go by
     /// IOCTL_SOFTNDK_POST.
     rings: Option<Rings>,
@@ -54,16 +54,16 @@ pub(crate) struct QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        self.completion_queues.receive.forget(self.name);
-        self.completion_queues.initiator.forget(self.name);
+        self.completion_queues.receive.forget(self.context_number);
+        self.completion_queues.initiator.forget(self.context_number);
     }
 }
 
 #[derive(Debug)]
 struct Rings {
-    initiator: Mutex<Shared<RequestRing>>,
+    initiator: Mutex<MappedRing<RequestRing>>,
     /// `None`: the queue pair's receives come from a shared receive queue.
-    receive: Option<Mutex<Shared<RequestRing>>>,
+    receive: Option<Mutex<MappedRing<RequestRing>>>,
 }
 
 /// The completion queues of a queue pair.
@@ -152,12 +152,12 @@ impl QueuePair {
             }
         };
         let object = Object::new(adapter.file(), passed.handle, IOCTL_ND_QP_FREE);
-        let name = if rings.is_some() { in_rings } else { object.handle() };
-        completion_queues.receive.serves(name, context);
-        completion_queues.initiator.serves(name, context);
+        let context_number = if rings.is_some() { in_rings } else { object.handle() };
+        completion_queues.receive.serves(context_number, context);
+        completion_queues.initiator.serves(context_number, context);
         Ok(Self {
             object,
-            name,
+            context_number,
             rings,
             adapter: adapter.clone(),
             inline_data,

@@ -37,7 +37,7 @@ fn mapping(pages: &Pages) -> ND_MAPPING {
 
 /// A ring and its memory. The memory is dropped last.
 #[derive(Debug)]
-pub(crate) struct Shared<R> {
+pub(crate) struct MappedRing<R> {
     pub(crate) ring: R,
     pages: Arc<Pages>,
 }
@@ -53,20 +53,20 @@ fn allocate(kind: u32, entry_size: u32, depth: u32, context: u64) -> Result<(Map
 }
 
 /// A ring for completions.
-pub(crate) fn completions(depth: u32) -> Result<Shared<CompletionRing>, NTSTATUS> {
+pub(crate) fn completions(depth: u32) -> Result<MappedRing<CompletionRing>, NTSTATUS> {
     let (mapped, pages) = allocate(SOFTNDK_RING_COMPLETIONS, size_of::<SOFTNDK_COMPLETION>() as u32, depth, 0)?;
-    Ok(Shared { ring: CompletionRing::new(mapped), pages })
+    Ok(MappedRing { ring: CompletionRing::new(mapped), pages })
 }
 
 /// A ring for requests: SOFTNDK_RING_INITIATOR or SOFTNDK_RING_RECEIVE. `context` is the `QueuePairContext` of the
 /// queue pair's completions.
-pub(crate) fn requests(kind: u32, limits: RequestLimits, context: u64) -> Result<Shared<RequestRing>, NTSTATUS> {
+pub(crate) fn requests(kind: u32, limits: RequestLimits, context: u64) -> Result<MappedRing<RequestRing>, NTSTATUS> {
     let entry_size = request_entry_size(limits.sges, limits.inline_data).ok_or(STATUS_INSUFFICIENT_RESOURCES)?;
     let (mapped, pages) = allocate(kind, entry_size, limits.depth, context)?;
-    Ok(Shared { ring: RequestRing::new(mapped, limits), pages })
+    Ok(MappedRing { ring: RequestRing::new(mapped, limits), pages })
 }
 
-impl Shared<RequestRing> {
+impl MappedRing<RequestRing> {
     /// Writes a request into the ring; returns whether a doorbell has to follow.
     pub(crate) fn post(&mut self, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE], inline: &[u8]) -> Result<bool, NTSTATUS> {
         self.ring.post(head, sges, inline)?;
@@ -94,7 +94,7 @@ pub(crate) struct Passed {
 pub(crate) struct Mappings(Vec<ND_MAPPING>);
 
 impl Mappings {
-    pub(crate) fn add<R>(&mut self, ring: &Shared<R>) {
+    pub(crate) fn add<R>(&mut self, ring: &MappedRing<R>) {
         self.0.push(mapping(&ring.pages));
     }
 

@@ -24,7 +24,7 @@ use super::{
     object::{Object, Pending},
     overlapped::Overlapped,
     queue_pair::receive_request,
-    ring::{self, Mappings, Shared},
+    ring::{self, MappedRing, Mappings},
 };
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct SharedReceiveQueue {
     pending: Pending,
     /// Dropped after `pending`: the driver uses the ring until the object is freed. `None`: receives go by
     /// IOCTL_SOFTNDK_SRQ_POST.
-    ring: Option<Mutex<Shared<RequestRing>>>,
+    ring: Option<Mutex<MappedRing<RequestRing>>>,
     adapter: Arc<Adapter>,
     limits: RequestLimits,
 }

@@ -81,7 +81,7 @@ impl Queue {
     fn report(this: &Arc<Self, Loom>) {
         this.ring.completing();
         this.ring.completed();
-        if this.poll.is_due() {
+        if this.poll.take_due() {
             Deferred::schedule(this);
         }
     }

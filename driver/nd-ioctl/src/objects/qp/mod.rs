@@ -198,7 +198,7 @@ impl<H: Host> Qp<H> {
         if let Some(srq) = this.ndk.context().srq.as_ref().filter(|_| is_receive) {
             Srq::completed(srq);
         }
-        if rings.poll.is_due() {
+        if rings.poll.take_due() {
             Deferred::schedule(this);
         }
     }

@@ -87,23 +87,23 @@ impl<P: Platform> Connector<P> {
         state.disconnect_due = None;
         let (peer, queue_pair) = (state.peer.take(), state.queue_pair.clone());
         drop(state);
-        let quiet = Self::end_connection(peer, queue_pair);
-        if !quiet {
+        let quiesced = Self::end_connection(peer, queue_pair);
+        if !quiesced {
             return Ok(Outcome::Pending);
         }
         let mut state = this.state.lock();
         state.connector_state = ConnectorState::Closed;
-        // If the engine has called `queue_pair_quiet` in between, the deferred call completes the request.
+        // If the engine has called `queue_pair_quiesced` in between, the deferred call completes the request.
         Ok(if state.request.take().is_some() { Outcome::Done } else { Outcome::Pending })
     }
 
     /// Flushes this side's queue pair, then sends the peer the disconnect. True: no request or access of the queue pair is under way.
     fn end_connection(peer: Option<PeerConnector<P>>, queue_pair: Option<Arc<QueuePair<P>, P>>) -> bool {
-        let quiet = queue_pair.is_none_or(|queue_pair| QueuePair::terminate(&queue_pair));
+        let quiesced = queue_pair.is_none_or(|queue_pair| QueuePair::enter_error(&queue_pair));
         if let Some(peer) = peer {
             peer.disconnects(0);
         }
-        quiet
+        quiesced
     }
 
     /// Message: the peer has disconnected (reason 0) or the connection is aborted (1).
@@ -126,7 +126,7 @@ impl<P: Platform> Connector<P> {
             if reason == 0 {
                 QueuePair::peer_gone(&queue_pair);
             } else {
-                QueuePair::terminate(&queue_pair);
+                QueuePair::enter_error(&queue_pair);
             }
         }
         Deferred::schedule(this);
@@ -158,7 +158,7 @@ impl<P: Platform> Connector<P> {
     }
 
     /// No request or access of the queue pair is under way: completes a disconnect that waits for that.
-    pub(crate) fn queue_pair_quiet(this: &Arc<Self, P>) {
+    pub(crate) fn queue_pair_quiesced(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         if state.connector_state == ConnectorState::Disconnecting {
             state.connector_state = ConnectorState::Closed;

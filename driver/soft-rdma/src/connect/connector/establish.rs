@@ -192,7 +192,7 @@ impl<P: Platform> Connector<P> {
                 if let Some(queue_pair) = taken {
                     match accepted {
                         // The peer is connected already, and may have sent.
-                        Some(_) => _ = QueuePair::terminate(&queue_pair),
+                        Some(_) => _ = QueuePair::enter_error(&queue_pair),
                         None => QueuePair::unreserve(&queue_pair),
                     }
                 }

@@ -78,10 +78,10 @@ impl<P: Platform> QueuePair<P> {
             Self::cancel_rest(this, state);
             return BatchOutcome::Idle;
         }
-        if state.requests.len() == 0 {
+        if state.initiator_queue.len() == 0 {
             return BatchOutcome::Idle;
         }
-        if state.done > 0 || !state.requests.front().is_some_and(|(_, request)| request.small) {
+        if state.done > 0 || !state.initiator_queue.front().is_some_and(|(_, request)| request.small) {
             return BatchOutcome::NeedsStep;
         }
         let Some(peer) = state.peer.as_ref().and_then(PeerQp::local) else { return BatchOutcome::NeedsStep };
@@ -118,7 +118,7 @@ impl<P: Platform> QueuePair<P> {
         let mut fitting = 0usize;
         if state.receive.is_none()
             && state.is_open()
-            && let Some(receives) = &state.own_receives
+            && let Some(receives) = &state.receive_queue
         {
             batch.used = copy(claimed, receives.run()).min(batch.used);
             fitting =
@@ -186,7 +186,7 @@ impl<P: Platform> QueuePair<P> {
         }
         // The message that overran the completion queue was placed too, so it counts as received.
         let arrived = batch.used.min(completed.saturating_add(1));
-        if let Some(receives) = &mut state.own_receives {
+        if let Some(receives) = &mut state.receive_queue {
             receives.discard(arrived);
         }
         state.receives_taken(arrived);
@@ -228,7 +228,7 @@ impl<P: Platform> QueuePair<P> {
             this.notice_completed(OperationKind::Send, count, 0, Ok(()));
         }
         this.pd.adapter().device().counters().moved(this.counter_shard, u64::from(batch.bytes), sends.len() as u64);
-        let more = state.requests.len() > 0;
+        let more = state.initiator_queue.len() > 0;
         this.report_to_connector(Self::unlock_and_flush_after(this, state, overrun));
         more
     }
@@ -237,7 +237,7 @@ impl<P: Platform> QueuePair<P> {
 impl<P: Platform> LockedQp<P> {
     /// Copies the small sends at the front of the queue.
     fn claim_sends(&self, batch: &mut BatchSends) {
-        batch.used = copy(&mut batch.sends, self.requests.run());
+        batch.used = copy(&mut batch.sends, self.initiator_queue.run());
         batch.used = batch.sends().iter().take_while(|send| send.small).count();
     }
 }

@@ -214,12 +214,12 @@ impl<P: Platform> QueuePair<P> {
             }
             Progress::Failed(error) => {
                 // Completions stay in order. All failures but the last of these end the connection:
-                // * `sent` is 0, no request before it awaits the peer: the request completes now, with `error`;
+                // * `outstanding` is 0, no request before it awaits the peer: the request completes now, with `error`;
                 // * else, without `confirms`: the flush cancels all;
                 // * else, unless the request `can_fail_again`: the flush ends it with `error`, and cancels the others;
                 // * else the request is tried again when the requests before it have ended.
-                fatal = state.sent == 0 || !state.confirms || !state.can_fail_again();
-                if state.sent == 0 {
+                fatal = state.outstanding == 0 || !state.confirms || !state.can_fail_again();
+                if state.outstanding == 0 {
                     finished = state.finish_oldest();
                     this.report(finished.as_ref(), Err(error));
                 } else if fatal && state.confirms {

@@ -105,9 +105,9 @@ impl<P: Platform> SharedReceiveQueue<P> {
         let mut state = self.state.lock();
         state.queue.post(context, list.as_slice())?;
         let receives = state.queue.len();
-        let called = state.waiters.call(receives);
+        let granted = state.waiters.grant(receives);
         drop(state);
-        wake(called);
+        wake(granted);
         Ok(())
     }
 
@@ -185,9 +185,9 @@ impl<P: Platform> Attachment<P> {
     /// Calls the next queue pair in line, for a receive that may have been kept for this queue pair.
     fn pass_on(&self, mut state: SpinLockGuard<'_, State<P>, P>) {
         let receives = state.queue.len();
-        let called = state.waiters.call(receives);
+        let granted = state.waiters.grant(receives);
         drop(state);
-        wake(called);
+        wake(granted);
     }
 }
 

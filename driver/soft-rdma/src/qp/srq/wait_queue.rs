@@ -10,14 +10,14 @@ use crate::{
 /// The queue pairs of a shared receive queue.
 ///
 /// A queue pair that finds no receive goes to the end of the line. Each posted receive calls the first queue pair in line and is kept for it: a
-/// later queue pair does not overtake, and a post wakes one queue pair, however many wait. A called queue pair takes a receive or ends its turn
+/// later queue pair does not overtake, and a post wakes one queue pair, however many wait. A granted queue pair takes a receive or ends its turn
 /// ([`WaitQueue::leave_line`]): else the receive would be kept for ever.
 pub(super) struct WaitQueue<P: Platform> {
     waiters: SlotMap<Waiter<P>, P>,
     first: Option<usize>,
     last: Option<usize>,
-    /// Queue pairs that were called and have not taken their receive.
-    called: usize,
+    /// Queue pairs with a granted receive that they have not taken.
+    granted: usize,
 }
 
 /// A queue pair of this queue.
@@ -29,20 +29,20 @@ pub(super) struct Waiter<P: Platform> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WaiterState {
-    /// Neither in line nor called.
+    /// Neither in line nor granted a receive.
     Idle,
     /// In line, between two queue pairs.
     InLine {
         before: Option<usize>,
         after: Option<usize>,
     },
-    Called,
+    Granted,
 }
 
 impl<P: Platform> WaitQueue<P> {
     /// An empty wait queue. The charge of each chunk is added to `charge`.
     pub(super) fn new(charge: Charge<P>) -> Self {
-        Self { waiters: SlotMap::new(charge), first: None, last: None, called: 0 }
+        Self { waiters: SlotMap::new(charge), first: None, last: None, granted: 0 }
     }
 
     /// Takes a slot, after adding `chunk`. Error: no slot is free; the number of slots, for [`SlotMap::chunk`].
@@ -62,9 +62,9 @@ impl<P: Platform> WaitQueue<P> {
         self.waiters.get_mut(number).map(|waiter| &mut waiter.state)
     }
 
-    /// Whether a queue pair may take one of `receives` receives: some may be kept for queue pairs that were called.
+    /// Whether a queue pair may take one of `receives` receives: some may be granted to other queue pairs.
     pub(super) fn may_take(&mut self, number: usize, receives: usize) -> bool {
-        receives > self.called || self.state_of(number) == Some(&mut WaiterState::Called)
+        receives > self.granted || self.state_of(number) == Some(&mut WaiterState::Granted)
     }
 
     /// Puts a queue pair at the end of the line, for `sender`. If it is in line already, it keeps its place.
@@ -74,8 +74,8 @@ impl<P: Platform> WaitQueue<P> {
         }
         let before = self.last;
         let Some(waiter) = self.waiters.get_mut(number) else { return };
-        if waiter.state == WaiterState::Called {
-            self.called = self.called.saturating_sub(1);
+        if waiter.state == WaiterState::Granted {
+            self.granted = self.granted.saturating_sub(1);
         }
         waiter.state = WaiterState::InLine { before, after: None };
         waiter.sender = Some(sender);
@@ -90,7 +90,7 @@ impl<P: Platform> WaitQueue<P> {
         let sender = waiter.sender.take();
         match core::mem::replace(&mut waiter.state, WaiterState::Idle) {
             WaiterState::Idle => {}
-            WaiterState::Called => self.called = self.called.saturating_sub(1),
+            WaiterState::Granted => self.granted = self.granted.saturating_sub(1),
             WaiterState::InLine { before, after } => {
                 self.link(before, after);
                 self.link_back(after, before);
@@ -100,15 +100,15 @@ impl<P: Platform> WaitQueue<P> {
     }
 
     /// Calls the first queue pair in line, if one of `receives` receives is not kept for another. The caller schedules the returned sender.
-    pub(super) fn call(&mut self, receives: usize) -> Option<Weak<QueuePair<P>, P>> {
-        if receives <= self.called {
+    pub(super) fn grant(&mut self, receives: usize) -> Option<Weak<QueuePair<P>, P>> {
+        if receives <= self.granted {
             return None;
         }
         let number = self.first?;
         let sender = self.leave_line(number);
         let waiter = self.waiters.get_mut(number)?;
-        waiter.state = WaiterState::Called;
-        self.called = self.called.saturating_add(1);
+        waiter.state = WaiterState::Granted;
+        self.granted = self.granted.saturating_add(1);
         sender
     }
 
