@@ -178,6 +178,27 @@ fn each_device_counts_what_it_sends_and_receives() {
     });
 }
 
+/// A connect that cannot be completed, for want of memory, counts as a failed one.
+// Shows S1501.
+#[test]
+fn a_connect_that_cannot_be_completed_has_failed() {
+    for seed in seeds(20) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let pages = Pages::new(64);
+        let sides = accepted_apart(&kernel, &pages);
+        // The Reply arrives.
+        (0..200).for_each(|_| simkernel::pause());
+        let fault = kernel.fail_allocation(1);
+        assert_eq!(Connector::complete_connect(&sides.0.connector, None), Err(Error::ConnectionAborted), "seed {seed}");
+        assert!(fault.happened(), "seed {seed}");
+        drop(fault);
+        let failures = sides.0.device.counters().read()[Counter::ConnectFailures];
+        assert_eq!(failures, 1, "seed {seed}");
+        close(sides);
+    }
+}
+
 /// The addresses are those of TCP, whose port the active side has not chosen.
 // Shows S1310.
 #[test]

@@ -189,6 +189,7 @@ impl<P: Platform> Connector<P> {
                 state.end(ConnectorState::Closed);
                 let taken = state.queue_pair.take();
                 drop(state);
+                this.adapter().device().counters().count(Counter::ConnectFailures);
                 if let Some(queue_pair) = taken {
                     match accepted {
                         // The peer is connected already, and may have sent.
