@@ -29,7 +29,7 @@ impl<P: Platform> Wire<P> {
         }
         let slot = WireTable::take(table, this);
         let mut state = this.state.lock();
-        state.late |= slot.is_none();
+        state.displaced |= slot.is_none();
         state.ending = slot;
         drop(state);
         Deferred::schedule(this);
@@ -58,7 +58,7 @@ impl<P: Platform> Wire<P> {
     /// Continues the closing. The deferred call runs this on each change of the stream, and after a `run` during which the connection ended.
     pub(super) fn finish_close(this: &Arc<Self, P>) {
         let state = this.state.lock();
-        let (closing, late) = (matches!(state.wire_state, WireState::Closing), state.late);
+        let (closing, must_reset) = (matches!(state.wire_state, WireState::Closing), state.must_reset());
         drop(state);
         if !closing {
             return;
@@ -77,10 +77,10 @@ impl<P: Platform> Wire<P> {
         let read = Stream::read(this, |bytes| Taken { used: bytes.len(), wanted: 0 });
         let (ended, dead) = (matches!(read, Read::Ended(_)), matches!(read, Read::Ended(Err(_))));
         // If the send buffer has no room for the Terminate, the end of a socket's send schedules this call.
-        if Self::send_terminate(this) || ended || late {
+        if Self::send_terminate(this) || ended || must_reset {
             Stream::finish(this);
         }
-        if late || dead || ended && this.stream.is_finished() {
+        if must_reset || dead || ended && this.stream.is_finished() {
             return Self::close(this);
         }
         // Does nothing if the timer runs.

@@ -65,15 +65,23 @@ struct LockedStreams<P: Platform> {
 
 struct LockedWire<P: Platform> {
     wire_state: WireState<P>,
-    /// The timer of this state has expired (while the connection is established, a tick: `timeouts.rs`), another wire needs the slot, or an ending
-    /// wire has got no slot.
+    /// The timer of this state has expired (while the connection is established, a tick: `timeouts.rs`).
     late: bool,
+    /// Another wire needs this wire's slot, or this wire has ended and got no slot.
+    displaced: bool,
     /// The connection has ended by an error, of this side or of the peer.
     broken: bool,
     /// Passive: the listener and the slot, until the MPA Request has arrived.
     half_open: Option<HalfOpen<P>>,
     /// The slot in the table of refused or of ended wires, until the stream is closed.
     ending: Option<WireSlot<P>>,
+}
+
+impl<P: Platform> LockedWire<P> {
+    /// Whether a wire that waits for the peer, or is closing, is to be reset.
+    fn must_reset(&self) -> bool {
+        self.late || self.displaced
+    }
 }
 
 /// How far a connection has come.
@@ -118,6 +126,7 @@ impl<P: Platform> Wire<P> {
             state: SpinLock::<_, P>::new(LockedWire {
                 wire_state,
                 late: false,
+                displaced: false,
                 broken: false,
                 half_open: None,
                 ending: None,
@@ -151,7 +160,7 @@ impl<P: Platform> Wire<P> {
     fn change(this: &Arc<Self, P>, state: &mut LockedWire<P>, next: WireState<P>) -> WireState<P> {
         // Under the lock: an expiry that waits for the lock then sees that the timer was cancelled.
         Timer::cancel(this);
-        state.late = false;
+        (state.late, state.displaced) = (false, false);
         core::mem::replace(&mut state.wire_state, next)
     }
 
@@ -159,7 +168,7 @@ impl<P: Platform> Wire<P> {
     pub(crate) fn make_way(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         let waits = matches!(state.wire_state, WireState::AwaitRequest(_) | WireState::Closing);
-        state.late |= waits;
+        state.displaced |= waits;
         drop(state);
         if waits {
             Deferred::schedule(this);

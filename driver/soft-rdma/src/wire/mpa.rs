@@ -76,7 +76,7 @@ impl<P: Platform> Wire<P> {
         match (came, read) {
             (Some(came), _) => Some(came),
             (None, Read::Ended(_)) => Some(ReceivedFrame::Invalid),
-            (None, _) => this.state.lock().late.then_some(ReceivedFrame::Invalid),
+            (None, _) => this.state.lock().must_reset().then_some(ReceivedFrame::Invalid),
         }
     }
 }

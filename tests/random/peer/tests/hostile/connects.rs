@@ -262,6 +262,24 @@ fn the_consumer_refuses_them() {
     others_are_served(&listening);
 }
 
+/// They break a rule, and do not go. Without memory for a slot of the ended ones the connection is reset: the clock stands still.
+// Shows T84.
+#[test]
+fn they_end_without_a_slot() {
+    for seed in seeds(3) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let adapter = machine(HOST);
+        let listening = Listening::new(&adapter).unwrap();
+        let Connected { raw, side } = by_peer(&listening, &request(), Some(&frames::write(1, 0, &[])));
+        let fault = kernel.fail_allocation(1);
+        raw.send_frames([&frames::send(7, b"not the next message")]);
+        wait("the reset", || matches!(raw.ended(), Some(Err(_))));
+        assert!(fault.happened(), "seed {seed}");
+        drop((fault, side));
+    }
+}
+
 /// They are connected, and each gets what is meant for it.
 // Shows T38.
 #[test]
