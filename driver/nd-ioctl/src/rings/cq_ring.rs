@@ -15,7 +15,7 @@ pub(crate) struct CqRing<M, K, P: Platform>(SpinLock<State<M, K>, P>);
 
 struct State<M, K> {
     writer: Writer<M>,
-    /// The completions ever written into the ring.
+    /// The completions ever written, into this ring and the rings that it replaced.
     pushed: u64,
     /// `pushed` at the last notification: a completion completes pended requests once.
     notified: u64,
@@ -23,7 +23,7 @@ struct State<M, K> {
     solicited: u64,
     /// The unread completions in the ring that this one replaced, and `pushed` at the replacement.
     carried: (u32, u64),
-    /// Set at the end of the CQ: the status in the ring's `State` ([`SOFTNDK_RING`](ndk_abi::softndk_ring::SOFTNDK_RING)).
+    /// The status that the CQ failed with, if it has failed: the ring's `State` ([`SOFTNDK_RING`](ndk_abi::softndk_ring::SOFTNDK_RING)).
     ended: Option<u32>,
     /// Slots for completions that a thread is polling from the CQ.
     reserved: u32,
@@ -88,7 +88,7 @@ impl<M: Memory, K, P: Platform> CqRing<M, K, P> {
 
     /// Claims one pended request for the completions that no request was notified of and that the program has not read. `claim`, called
     /// with the lock held, takes a request that waits for that type of notification; the completions count as notified only if it returns
-    /// one. `None` after the end of the CQ: each request completes with the status of the end.
+    /// one. `None` after the failure of the CQ: each request completes with the status of the failure.
     pub(crate) fn notify<T>(&self, claim: impl Fn(u32) -> Option<T>) -> Option<T> {
         let mut state = self.0.lock();
         let old = state.notified.max(state.pushed.saturating_sub(state.unread()));
@@ -125,7 +125,7 @@ impl<M: Memory, K, P: Platform> CqRing<M, K, P> {
         self.0.lock().writer.wake();
     }
 
-    /// The CQ has ended with `status`: sets `State`.
+    /// The CQ has failed with `status`: sets `State`.
     pub(crate) fn end(&self, status: NTSTATUS) {
         let mut state = self.0.lock();
         state.ended = Some(status.to_u32());
@@ -152,7 +152,7 @@ impl<M: Memory, K> State<M, K> {
         match self.writer.push(&words, &[]) {
             Ok(()) => {}
             Err(PushError::Full) => return false,
-            // The ring is broken and the completion is dropped; the next `reserve` returns `Room::BadIndex`.
+            // The completion is dropped. The next `reserve` returns `Room::BadIndex`, if the index is still impossible.
             Err(PushError::BadIndex) => return true,
         }
         self.pushed = self.pushed.wrapping_add(1);

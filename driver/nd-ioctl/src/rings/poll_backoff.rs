@@ -1,4 +1,4 @@
-//! How many runs of the deferred call poll an empty ring before it sleeps.
+//! How many runs of the deferred call poll an empty ring before the ring sleeps.
 
 /// The least number of runs that find the ring empty before it sleeps.
 const IDLE_RUNS: u32 = 16;

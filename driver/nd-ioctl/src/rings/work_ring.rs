@@ -23,7 +23,7 @@ use super::ring_poll::Next;
 use crate::atomic::{AtomicBool, Ordering};
 use crate::planted::{self, Bug};
 
-/// The most requests of one run of the deferred call.
+/// The most requests that one run of the deferred call reads from a ring.
 const BURST: u32 = 64;
 /// The most polls of an empty ring in one run: a few microseconds.
 const POLLS: u32 = 64;
@@ -81,7 +81,7 @@ pub(crate) enum Step<'a> {
 /// The result of serving a ring.
 pub(crate) struct Served {
     pub(crate) next: Next,
-    /// The program broke the rules and the ring has ended: the caller has to flush the queue, with no lock held. Posted requests may have
+    /// The program broke the rules and the ring has ended. A queue pair has to be flushed then, with no lock held: posted requests may have
     /// been deferred for one that does not follow.
     pub(crate) broken: bool,
 }
@@ -95,7 +95,8 @@ pub(crate) struct WorkRing<M, K, P: Platform> {
 
 struct State<M, K> {
     reader: Reader<M>,
-    /// Signaled requests that were posted and are not reported yet. The ring's requests complete unposted only after them.
+    /// Signaled requests that were posted and are not reported yet. With [`ServeMode::awaits`] the ring's requests complete unposted only
+    /// after them.
     outstanding: u32,
     /// The oldest request and its status, if it was read and has to complete unposted. It is not read again: the program may have changed
     /// it.
@@ -165,7 +166,7 @@ impl<M: Memory, K, P: Platform> WorkRing<M, K, P> {
         state.outstanding = state.outstanding.wrapping_add(1);
     }
 
-    /// A signaled request that was posted is about to be reported: its slot is free for another request.
+    /// A signaled request that was posted is about to be reported: frees its slot for another request.
     pub(crate) fn completing(&self) {
         let mut state = self.state.lock();
         // A request by a control code has no slot.
@@ -263,7 +264,7 @@ pub(crate) struct Serving<'a, M, K, P: Platform> {
     taken: u32,
     /// Polls of the empty ring in this run, at most [`POLLS`].
     polls: u32,
-    /// The oldest request stays in the ring: its queue, or the ring of completions, had no room.
+    /// The oldest request stays in the ring: [`Posted::NotNow`], or the ring of completions had no room.
     stays: bool,
     /// The driver's copy of the oldest request.
     head: SOFTNDK_POST,
@@ -300,7 +301,7 @@ impl<M: Memory, K, P: Platform> Serving<'_, M, K, P> {
             self.head = self.state.head();
         }
         self.head.Flags = deferred(&self.head, more);
-        // Counted before the post, as the request may be reported before the post returns.
+        // `posted` takes the count back if the queue does not take the request. Until this run releases the lock, `completing` waits for it.
         self.state.outstanding = self.state.outstanding.wrapping_add(u32::from(self.is_signaled()));
         Step::Post(&self.head, self.data.as_bytes().get(..length).unwrap_or_default())
     }
@@ -325,7 +326,7 @@ impl<M: Memory, K, P: Platform> Serving<'_, M, K, P> {
         }
     }
 
-    /// The request of [`Step::Complete`] is reported. False: the ring of completions has no room for it.
+    /// `reported`: whether the request of [`Step::Complete`] was reported; false if the ring of completions has no room.
     pub(crate) fn completed_unposted(&mut self, reported: bool) {
         if reported {
             self.state.refused = None;
@@ -340,7 +341,7 @@ impl<M: Memory, K, P: Platform> Serving<'_, M, K, P> {
         Served { next, broken: core::mem::take(&mut self.state.broken) }
     }
 
-    /// The number of waiting requests, at least 1; `Err`: the run takes none.
+    /// The number of waiting requests, at least 1; `Err`: the run takes no more requests.
     fn waiting(&mut self) -> Result<u32, Next> {
         if self.state.closed {
             return Err(Next::Sleep);
