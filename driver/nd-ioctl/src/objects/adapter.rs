@@ -43,8 +43,8 @@ pub(crate) fn open<H: Host>(
     descriptor(request, slot.fill(adapter)?, 0)
 }
 
-/// Frees the handle. The NDK adapter is closed after its objects: by the next ADAPTER_OPEN or ADAPTER_CLOSE of the context, or at the
-/// context's end.
+/// Frees the handle, and closes the NDK adapter if nothing uses it. An adapter that still has objects is closed after them, by the next
+/// ADAPTER_OPEN or ADAPTER_CLOSE of the context, or at the context's end.
 pub(crate) fn close<H: Host>(
     handles: &Handles<H>,
     adapters: &OpenAdapters<H::Platform>,

@@ -112,8 +112,8 @@ impl<H: Host> Listener<H> {
 }
 
 impl<H: Host> ListenerEvents<H> {
-    /// Queues a connection request until a connector waits for one. Dropped, and so refused, if the queue is full or the listener is not
-    /// listening: before LISTEN, or after its free, when a request may come back from a freed connector.
+    /// Queues a connection request until a connector waits for one. Drops the request, which refuses it, if the queue is full or the
+    /// listener is not listening: before LISTEN, or after its free, when a request may come back from a freed connector.
     fn put(&self, connection: Ref<Connection<H>, H>) {
         let mut state = self.state.lock();
         let refused = match state.phase {
@@ -271,7 +271,7 @@ pub(crate) fn get_connection_request<H: Host>(handles: &Handles<H>, sent: Sent<H
             return status;
         }
     };
-    // If the listener was freed before the insert, its close has not found the request.
+    // If the listener was freed before the insert, its close may not have found the request.
     let ended = events.state.lock().phase != Phase::Listening;
     if ended && let Some(pended) = events.pended.take(id) {
         pended.cancel();

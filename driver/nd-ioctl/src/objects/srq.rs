@@ -262,7 +262,7 @@ pub(crate) fn create<H: Host>(
     Deferred::initialize(&srq);
     Timer::initialize(&srq);
     if srq.ring.is_some() {
-        // The first run sets `Asleep`; before that no doorbell rings.
+        // No doorbell rings before a run has set `Asleep`.
         Deferred::schedule(&srq);
     }
     descriptor(request, slot.fill(srq)?, input.CeMappingCount)

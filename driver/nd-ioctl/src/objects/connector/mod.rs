@@ -73,7 +73,7 @@ enum Phase {
     Established,
     /// NdkDisconnect is in progress.
     Disconnecting,
-    /// The connection has ended or the handle is freed; no operation is allowed.
+    /// The connection or its set-up has ended, or the handle is freed: no operation may begin.
     Ended,
 }
 

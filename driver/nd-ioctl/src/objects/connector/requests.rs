@@ -287,7 +287,7 @@ pub(crate) fn notify_disconnect<H: Host>(handles: &Handles<H>, sent: Sent<H>) ->
         Ok(id) => id,
         Err(status) => return status,
     };
-    // If the connection ended before the insert, the thread that ended it has not found the request.
+    // If the connection ended before the insert, the thread that ended it may not have found the request.
     let ended = connector.state.lock().peer_gone || !connector.may_disconnect();
     if ended && let Some(pended) = connector.pended.take(id) {
         pended.succeed();
@@ -296,7 +296,7 @@ pub(crate) fn notify_disconnect<H: Host>(handles: &Handles<H>, sent: Sent<H>) ->
 }
 
 impl<H: Host> Connector<H> {
-    /// Whether the connector has a connection that has not ended, or is establishing one.
+    /// Whether the connector has a connection that can end: from COMPLETE_CONNECT or ACCEPT on, until the end.
     fn may_disconnect(&self) -> bool {
         use Phase::{Accepting, Completing, Disconnecting, Established};
         matches!(self.state.lock().phase, Accepting | Completing | Established | Disconnecting)

@@ -26,7 +26,7 @@ use ndk_consumer::{Adapter, Notified, Owned};
 
 /// The most results that are polled in one hold of the turn.
 const BURST: usize = 16;
-/// The handles in which one run of the deferred call looks for queue pairs.
+/// The number of handles that one run of the deferred call searches for queue pairs.
 const HANDLES: u32 = 64;
 
 pub(crate) struct Cq<H: Host> {
@@ -79,7 +79,7 @@ impl<H: Host> Cq<H> {
         self.ring.is_some()
     }
 
-    /// Whether the CQ has failed or its handle is freed: no completions come.
+    /// Whether the CQ has failed or its handle is freed. Its queue pairs do not await completions then.
     pub(crate) fn has_ended(&self) -> bool {
         self.ndk.context().ended.load(Ordering::SeqCst) != STATUS_SUCCESS.0
     }

@@ -53,7 +53,7 @@ enum Connection<H: Host> {
 
 /// The rings of a queue pair.
 pub(crate) struct Rings<H: Host> {
-    /// `Context` of its rings, which becomes the `QueuePairContext` of its completions.
+    /// `Context` of the ring of initiator requests, which becomes the `QueuePairContext` of all completions of the queue pair.
     pub(crate) queue_pair_context: u64,
     pub(crate) initiator: UserWorkRing<H>,
     /// `None`: its receives come from an SRQ.
@@ -111,7 +111,7 @@ impl<H: Host> Antecedents<H> {
 }
 
 impl<H: Host> Drop for Antecedents<H> {
-    /// Runs when the close of the NDK queue pair has completed.
+    /// Runs when the close of the NDK queue pair has completed, or when its create has failed.
     fn drop(&mut self) {
         if self.shared_ring().is_some() {
             Cq::queue_pair_closed(&self.receive_cq, self.handle);
@@ -137,7 +137,7 @@ impl<H: Host> Qp<H> {
         Deferred::initialize(&qp);
         Timer::initialize(&qp);
         if qp.rings.is_some() {
-            // The first run sets `Asleep`; before that no doorbell rings.
+            // No doorbell rings before a run has set `Asleep`.
             Deferred::schedule(&qp);
         }
         Ok(qp)
@@ -177,7 +177,8 @@ impl<H: Host> Qp<H> {
     }
 
     /// A completion of this queue pair is about to be written into the ring of its CQ. If it is `counted`, the request's slot is freed, so
-    /// a program that reads the completion finds room. A request with silent success is not counted: its slot was freed at the post.
+    /// a program that reads the completion finds room. A request with NDK_OP_FLAG_SILENT_SUCCESS, which completes only if it fails, is not
+    /// counted: its slot was freed at the post.
     pub(crate) fn completing(&self, is_receive: bool, counted: bool, status: NTSTATUS) {
         let Some(rings) = &self.rings else { return };
         if status != STATUS_SUCCESS && status != STATUS_CANCELLED {
@@ -317,10 +318,10 @@ impl<H: Host> Qp<H> {
         served.next
     }
 
-    /// Sets `Asleep` in each ring that awaits no completion. False: a request has come.
+    /// Sets `Asleep` in each ring that awaits no completion. False: the caller has to schedule a run ([`WorkRing::sleep`]).
     fn sleep(&self, rings: &Rings<H>, _awaited: Awaited) -> bool {
         let sleeps = |ring: &UserWorkRing<H>, receives| ring.sleep(!self.ndk.context().cq(receives).has_ended());
-        // Both rings have to set `Asleep`, as a program rings no doorbell for one that has not.
+        // Called for both rings, whatever the first returns: a program rings no doorbell for a ring whose `Asleep` is not set.
         let receive = rings.receive.as_ref().is_none_or(|ring| sleeps(ring, true));
         sleeps(&rings.initiator, false) && receive
     }

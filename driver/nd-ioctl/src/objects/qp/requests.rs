@@ -143,7 +143,7 @@ pub(crate) fn free<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply
     Ok(0)
 }
 
-/// QP_FLUSH: cancels posted requests, and those in the rings.
+/// QP_FLUSH: cancels posted requests, and those in the rings, which are posted first.
 pub(crate) fn flush<H: Host>(handles: &Handles<H>, request: &H::Request) -> Reply {
     let input: ND_HANDLE = input(request)?;
     let qp: Arc<Qp<H>, _> = handles.get(input.Handle)?;
