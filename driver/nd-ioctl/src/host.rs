@@ -131,7 +131,7 @@ pub trait Request: Send + Sized + 'static {
     /// The kernel's copy of the input. [`Request::output`] overwrites it.
     fn input(&self) -> &[u8];
 
-    /// The output buffer. It aliases the input (METHOD_BUFFERED), so callers have read the input before.
+    /// The output buffer. It aliases the input (METHOD_BUFFERED), so callers read the input first.
     fn output(&mut self) -> &mut [u8];
 
     /// Bytes of the output buffer.
@@ -140,8 +140,8 @@ pub trait Request: Send + Sized + 'static {
     /// Completes the request. IRQL <= DISPATCH, no lock held.
     ///
     /// `information` is the number of bytes to copy out. It exceeds [`Request::output_length`] only with STATUS_BUFFER_OVERFLOW, and is the
-    /// length needed then. The host copies nothing beyond the buffer. An IRP cannot report the length needed: the I/O manager copies as
-    /// many bytes as the IRP reports.
+    /// length needed then. The host copies nothing beyond the buffer: the I/O manager would, as it copies as many bytes as the IRP reports,
+    /// so softndk.sys copies such an output itself. It writes to the current process, so only a dispatch routine completes a request so.
     ///
     /// Returns the status that the request was completed with, which the dispatch routine returns: not `status` if the program's buffer
     /// could not be written.

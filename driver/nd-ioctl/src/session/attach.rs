@@ -1,6 +1,6 @@
 //! How a file gets a provider context: a new one, or that of another file of the same process.
 //!
-//! A second file is for notifications: requests that are pended by a file complete to that file's own event or completion port.
+//! A second file is for notifications: requests that come by a file complete to that file's own event or completion port.
 
 use ndk_abi::nd_ioctl::ND_HANDLE;
 use ndk_abi::softndk_ioctl::SOFTNDK_FILE_ID;

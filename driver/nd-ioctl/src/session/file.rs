@@ -78,7 +78,7 @@ impl<H: Host> File<H> {
                 drop(named);
                 context.end(passive);
             }
-            // In order of issue. Requests that pend from now on are refused.
+            // In order of issue. Requests that would pend from now on complete with STATUS_CANCELLED.
             Some((context, false)) => context.pended.cancel(&self.state.waiting),
             None => {}
         }

@@ -277,7 +277,7 @@ impl<H: Host, C: Abandon<H>> PendedRequests<H, C> {
 impl<H: Host, C: Abandon<H>> Table<H, C> {
     fn reserve(&mut self, waiting: &Waiting<H>, event: Event) -> Result<u64, NTSTATUS> {
         let places = self.connectors.saturating_mul(PLACES_OF_CONNECTOR).saturating_add(PLACES);
-        // Requests for a connection request are not limited: a connection request completes only one of them.
+        // GET_CONNECTION_REQUESTs of one object are not limited: a connection request completes only one of them.
         let too_many = event != Event::ConnectionRequest && waiting.count() >= PLACES;
         if too_many || self.used >= places {
             return Err(STATUS_INSUFFICIENT_RESOURCES);
@@ -307,7 +307,7 @@ impl<H: Host, C: Abandon<H>> Pended<H, C> {
     /// Completes the request. No lock may be held.
     pub(crate) fn complete(self, status: NTSTATUS) {
         let Self { request, by, .. } = self;
-        // Before the completion: a completed request does not keep the file, and the file charges this state too.
+        // Before the completion: a completed request does not keep the file, whose charge covers the `FileState` too.
         drop(by);
         request.complete(status, 0);
     }

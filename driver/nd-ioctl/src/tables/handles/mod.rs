@@ -119,8 +119,8 @@ impl<T, P: Platform> Handles<T, P> {
         }
     }
 
-    /// Frees the memory of a table that is closed and has no objects. Called at PASSIVE_LEVEL; the last reference to the table may be
-    /// dropped in a DPC.
+    /// Frees the memory of a table that is closed and has no objects. Called at PASSIVE_LEVEL, and not left to the drop of the table: its
+    /// last reference may go in a DPC.
     pub(crate) fn free(&self, _: &Passive<'_>) {
         let nothing = Slab::new(PoolQuota::UNLIMITED.no_charge());
         let entries = core::mem::replace(&mut self.table.lock().entries, nothing);
