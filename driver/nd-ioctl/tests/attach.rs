@@ -37,7 +37,7 @@ fn an_attached_file_has_the_handles_and_events_of_the_first() {
         assert_eq!(second.call(code, &handle(object)), STATUS_SUCCESS);
     }
     assert_eq!(first.call(IOCTL_ND_PD_FREE, &handle(pd)), STATUS_SUCCESS);
-    // A third file joins the second.
+    // A third file joins by the identifier that the second returns.
     let third = second.attached();
     assert_eq!(third.call(IOCTL_ND_CQ_CANCEL_IO, &handle(world.cq)), STATUS_SUCCESS);
 }

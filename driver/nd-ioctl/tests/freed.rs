@@ -9,7 +9,7 @@ use users::{
     user::{handle, work},
 };
 
-/// The request may hold the last reference to the region. It drops the reference without the lock of the ring: the host checks that when
+/// The post of a request may hold the last reference to the region, and drops it without the lock of the ring: the host checks that when
 /// memory is unlocked.
 // Shows T15.
 #[test]

@@ -1,4 +1,4 @@
-//! Rings whose program breaks the rules: that queue ends, after its posted requests are reported, and no other queue ends.
+//! Rings whose program breaks the rules: that queue ends, its posted requests are reported, and no other queue ends.
 
 use std::{
     mem::offset_of,

@@ -266,7 +266,7 @@ fn one_process_locks_half_of_what_the_driver_may() {
     assert_eq!(other.call(IOCTL_ND_PROVIDER_INIT, &handle(0)), STATUS_SUCCESS);
     let others = World::new(&other);
     assert_eq!(register(&other, others.mr, 24 * MIB), STATUS_SUCCESS);
-    // Unlocked memory does not count, also that of a closed file.
+    // Unlocked memory no longer counts, nor does the memory of a closed file.
     assert_eq!(same.call(IOCTL_ND_MR_FREE, &handle(fast)), STATUS_SUCCESS);
     assert_eq!(register(&same, more.mr, 8 * MIB), STATUS_SUCCESS);
     assert_eq!(user.call(IOCTL_ND_MR_DEREGISTER, &handle(world.mr)), STATUS_SUCCESS);

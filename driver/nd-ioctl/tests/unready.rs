@@ -28,7 +28,8 @@ fn post(session: &Session, user: &User<'_>, qp: u64, ring: &Ring, writer: &mut W
     session.flush_dpcs();
 }
 
-/// While completions wait for room in the ring of the CQ, the driver reads no receives from a ring.
+/// While completions of its receives wait for room in the ring of the CQ, the driver does not read a queue pair's ring of receives: it
+/// awaits these completions.
 // Shows S951.
 #[test]
 fn a_receive_that_the_driver_has_not_read_is_waited_for() {

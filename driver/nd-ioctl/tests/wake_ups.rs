@@ -22,8 +22,8 @@ fn becomes(so: impl Fn() -> bool) -> bool {
     })
 }
 
-/// A request by control code counts as outstanding before its post. If the post is refused, a run that saw the count at any moment must not
-/// await the completion.
+/// A request by control code counts as outstanding before its post. A run may see the count at any moment; if the post is refused, the queue
+/// must not go on awaiting the completion.
 #[test]
 fn a_ring_sleeps_after_a_refused_request_by_code() {
     for seed in seeds(200) {
