@@ -26,8 +26,8 @@ impl Default for Dpc {
     }
 }
 
-// SAFETY: the routine and the context are written before the DPC is first queued; only the thread that owns the queue
-// writes `next`.
+// SAFETY: the routine and the context are written before the DPC is first queued; `next` only by the thread that owns
+// the queue, or holds the lock of the system thread's queue.
 unsafe impl Send for Dpc {}
 // SAFETY: as for Send.
 unsafe impl Sync for Dpc {}
@@ -60,7 +60,7 @@ pub(crate) struct Queue {
     last: Cell<*const Dpc>,
 }
 
-// SAFETY: the DPCs may be used on any thread, and only the thread that owns the queue uses it.
+// SAFETY: the DPCs may be used on any thread, and only the thread that owns the queue, or holds its lock, uses it.
 unsafe impl Send for Queue {}
 
 impl Queue {

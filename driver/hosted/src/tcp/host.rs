@@ -37,8 +37,9 @@ mod system {
 
     use super::{SockRef, Socket, io};
 
-    /// Does nothing: Windows allows that bind by default. SO_REUSEADDR would let other sockets take the address, and
-    /// SO_EXCLUSIVEADDRUSE keeps the address busy as long as connections live that were accepted there.
+    /// Does nothing: Windows lets a socket bind to a port of connections that have ended. SO_REUSEADDR would let other
+    /// sockets take the address, and SO_EXCLUSIVEADDRUSE keeps the address busy as long as connections live that were
+    /// accepted there.
     pub(crate) fn reserve(_: &Socket) -> io::Result<()> {
         Ok(())
     }

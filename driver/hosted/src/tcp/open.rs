@@ -69,7 +69,7 @@ pub(super) fn set_options<'a>(stream: impl Into<SockRef<'a>>, local: SocketAddr,
 
 /// Makes the close send the unsent bytes, without a reset.
 pub(super) fn close_gracefully(stream: &TcpStream) {
-    // This fails only if the connection is gone, and then no bytes can be sent.
+    // This may fail if the connection is gone, and then no bytes can be sent.
     let _gone = SockRef::from(stream).set_linger(None);
 }
 

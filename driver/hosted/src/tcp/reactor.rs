@@ -78,8 +78,8 @@ pub(super) fn add(endpoint: &Arc<Endpoint>, source: Source) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the reactor close an endpoint and then end the request. Only the caller and the reactor have references to the
-/// endpoint.
+/// Has the reactor close an endpoint and then end the request. Only the caller, the reactor and the endpoint's waiting
+/// accept have references to the endpoint.
 pub(super) fn close(endpoint: Arc<Endpoint>, request: Request) {
     let Some(reactor) = REACTOR.get() else {
         // No socket of this process was ever registered.
@@ -185,8 +185,8 @@ struct Service {
 }
 
 impl Service {
-    /// Polls the host, for `timeout` at most (`None`: until an event), and serves the sockets that are ready. False: no
-    /// socket is ready.
+    /// Polls the host, for `timeout` at most (`None`: until an event), and serves the sockets that are ready or get
+    /// another turn, without a wait if there is such a turn. False: there was no event and no such turn.
     fn serve(&mut self, reactor: &Reactor, timeout: Option<Duration>) -> io::Result<bool> {
         let Self { poll, events, next } = self;
         poll.poll(events, if next.is_empty() { timeout } else { Some(Duration::ZERO) })?;
@@ -209,7 +209,7 @@ impl Service {
 }
 
 impl Reactor {
-    /// Waits while polling threads serve the sockets: MANY_LOOKS and STANDS_BACK.
+    /// Waits while polling threads serve the sockets, see MANY_LOOKS.
     fn stand_back(&self, counted_since: &mut Instant) {
         // Set before the count is read: if a `resume` resets the count after that read, it sees the flag and unparks
         // this thread.

@@ -47,7 +47,7 @@ impl Ended {
 
     /// Calls the routine. DPCs that the routine queues run on this thread after it has returned; unless the caller is
     /// at `DISPATCH_LEVEL`, they run before this function returns. The DPCs may make any call of `Sockets`, as no lock
-    /// is held.
+    /// is held that such a call waits for.
     pub(super) fn complete(self) {
         let _raised = Raised::to_dispatch();
         // SAFETY: a `Request` has one completion, and becomes one `Ended`, which this call consumes.
