@@ -107,7 +107,7 @@ unsafe extern "system" fn results_ex<P: Platform>(cq: *mut NDK_CQ, results: *mut
             QPContext: with_exposed_provenance_mut(completion.qp_context),
             RequestContext: with_exposed_provenance_mut(completion.request_context),
             Type: NDK_OPERATION_TYPE((completion.kind as u32).cast_signed()),
-            // Vendor-defined: 0, except on an adapter of the control device, which needs SOFTNDK_RESULT_* to fill
+            // Vendor-defined: 0, except on an adapter of a process: the control device needs SOFTNDK_RESULT_* to fill
             // rings.
             ProviderErrorCode: if for_process { kind_of(completion) } else { 0 },
             TypeSpecificCompletionOutput: completion.invalidated_token as usize,
