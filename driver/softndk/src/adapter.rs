@@ -32,7 +32,7 @@ pub(crate) struct Adapter {
     /// OID_GEN_CURRENT_LOOKAHEAD.
     pub(crate) lookahead: AtomicU32,
     rdma: RdmaState,
-    /// The adapter's NDK provider. Not in `parts`, as OID_NDK_STATISTICS reads its counters without a lock.
+    /// The adapter's NDK provider. Not in `parts`, as OID_NDK_STATISTICS reads the provider's counters without a lock.
     provider: Provider<Windows>,
     /// Set at the end of the initialisation, taken by the halt.
     parts: SpinLock<Option<Parts>, Windows>,

@@ -141,7 +141,7 @@ pub(crate) fn set_general(
         LookaheadSize: MAXIMUM_PAYLOAD,
         MacOptions: NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA
             | NDIS_MAC_OPTION_TRANSFERS_NOT_PEND
-            // NDIS loops frames back to the bindings that request it; see `datapath`.
+            // NDIS loops frames back; see `datapath`.
             | NDIS_MAC_OPTION_NO_LOOPBACK,
         SupportedPacketFilters: PACKET_FILTERS,
         MaxMulticastListSize: MULTICAST_LIST_SIZE,

@@ -43,7 +43,7 @@ macro_rules! number {
     };
 }
 
-// The device of a process, which has no driver, has the same default.
+// The device in a process without the driver has the same default.
 const _: () = assert!(keywords::SEND_TIMEOUT.default == ndk_provider::SEND_TIMEOUT_SECONDS);
 
 /// The configuration of an adapter.

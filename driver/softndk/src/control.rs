@@ -107,7 +107,7 @@ pub(crate) fn initialize() {
     unsafe { mutex::initialize(&CONTROL) };
 }
 
-/// Adds an adapter. The first adapter creates the device, with the security descriptor `security` (SDDL).
+/// Adds an adapter, and creates the device if there is none, with the security descriptor `security` (SDDL).
 pub(crate) fn add(host: KernelHost, security: &[u16], passive: &Passive<'_>) -> Result<Registration, NDIS_STATUS> {
     let device = nd_ioctl::Device::new(host).and_then(Arc::try_new).map_err(|_| NDIS_STATUS_RESOURCES)?;
     let mut control = CONTROL.lock();
@@ -133,7 +133,7 @@ pub(crate) fn close_files(Registration(device): &Registration, passive: &Passive
     clean_up_files(|open| Arc::ptr_eq(&open.device, device), passive);
 }
 
-/// Removes an adapter, and closes the objects of its files. The last adapter deletes the device.
+/// Removes an adapter, and closes the objects of its files. If no adapter is left, deletes the device.
 pub(crate) fn remove(registration: Registration, passive: &Passive<'_>) {
     let mut control = CONTROL.lock();
     control.adapters.remove(&registration.0);

@@ -1,6 +1,7 @@
 //! The data path of ordinary Ethernet frames. The adapter is alone on its link: it checks, counts and completes the frames that it is given
-//! to send, and indicates none. NDIS loops frames back to the bindings that request it: the adapter reports NDIS_MAC_OPTION_NO_LOOPBACK,
-//! which also forbids the miniport to loop frames back ("OID_GEN_MAC_OPTIONS"; docs/decisions.md).
+//! to send, and indicates none. NDIS loops frames back, if a binding requests that by its packet filter or send flags ("Looping Back NDIS
+//! Packets"): the adapter reports NDIS_MAC_OPTION_NO_LOOPBACK, which also forbids the miniport to loop frames back ("OID_GEN_MAC_OPTIONS";
+//! docs/decisions.md).
 //!
 //! The miniport completes each NET_BUFFER_LIST once, with its status. It completes a pause only after the lists that it got before the
 //! pause.

@@ -27,7 +27,7 @@ const DATA: u64 = 0x8;
 /// Writes an event: name, level, keywords, fields. If no session wants the event, this costs one check. Any IRQL.
 macro_rules! event {
     ($name:tt, $level:ident, $keywords:expr, $($fields:tt)*) => {{
-        // The write fails only if a session's buffers are full; the session counts lost events.
+        // The write fails if a session's buffers are full, for example; the session counts the lost events.
         let _status = write_event!(PROVIDER, $name, level($level), keyword($keywords), $($fields)*);
     }};
 }

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Bytes of non-paged pool that one process may take: a quarter of the memory of a small virtual machine, of 4 GiB. Enough for 10,000
-/// connected queue pairs of depth 64 with 100,000 regions, or for as many regions as the adapter can have.
+/// connected queue pairs of depth 64 and 100,000 regions, or for as many regions as the adapter can have.
 const MAX_POOL_BYTES: u64 = 1 << 30;
 
 /// The host of one adapter's control device.

@@ -20,7 +20,7 @@ pub(crate) const NETWORK_DIRECT: Flag = Flag { name: "*NetworkDirect", default: 
 pub(crate) const CRC: Flag = Flag { name: "Crc", default: false };
 /// The seconds that a program's send waits for a receive of its peer. 0: no limit within the device, and 5 s over TCP.
 pub(crate) const SEND_TIMEOUT: Number = Number { name: "SendTimeout", default: 4, max: 3600 };
-/// The IP addresses that consumers may bind to, with commas between them. Without one: the addresses that TCP/IP has on the interface.
+/// The IP addresses that consumers may bind to, with commas between them. An empty list: the addresses that TCP/IP has on the interface.
 pub(crate) const ADDRESSES: &str = "Addresses";
 /// Groups that may open the control device, besides SYSTEM and administrators: their SIDs, with commas between them.
 pub(crate) const GROUPS: &str = "Groups";

@@ -326,8 +326,8 @@ impl Buffer {
         Some(Self { request, oid: query.Oid, kind, memory, length, used: 0, needed: 0 })
     }
 
-    /// Reports the bytes used and needed. BytesWritten of a query and BytesRead of a set have one offset, and so have their members
-    /// BytesNeeded.
+    /// Reports the bytes used and needed. BytesWritten of a query has the offset of BytesRead of a set, and BytesNeeded has the same offset
+    /// in both.
     fn finish(self, outcome: Result<(), NDIS_STATUS>) -> NDIS_STATUS {
         // SAFETY: valid and unshared, by contract of `new`.
         let data = unsafe { &mut (*self.request).DATA };

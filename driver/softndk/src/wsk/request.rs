@@ -168,7 +168,7 @@ pub(super) unsafe extern "C" fn closed(_: *mut c_void, _: *mut c_void, context: 
 }
 
 /// The error of an accept that failed. No page names the status for a connection that ended before it was accepted. So every status means
-/// that, except the statuses for a failure of this machine or of the listener.
+/// that, except the statuses for a failure of this machine or of the listener, and for a cancelled accept.
 pub(super) fn error_of_accept(status: NTSTATUS) -> SocketError {
     match status {
         STATUS_INSUFFICIENT_RESOURCES => SocketError::Failed,
