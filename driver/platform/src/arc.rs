@@ -130,8 +130,9 @@ impl<T, P: Platform> Arc<T, P> {
         unique.then(|| unsafe { &mut *Self::as_ptr(this).cast_mut() })
     }
 
-    /// Drops this reference. `Some`: it was the last strong reference; exactly one call for an object returns that. The
-    /// object does not move, as it may be too large for a kernel's stack.
+    /// Drops this reference. `Some`: it was the last strong reference; at most one call for an object returns that, and
+    /// none if the last reference is dropped otherwise. The object does not move, as it may be too large for a kernel's
+    /// stack.
     pub fn into_inner(this: Self) -> Option<Last<T, P>> {
         let this = ManuallyDrop::new(this);
         // SAFETY: the reference is not used again, and ManuallyDrop does not drop it.

@@ -18,7 +18,7 @@ pub struct Passive<'a>(PhantomData<(&'a (), *mut ())>);
 pub struct Dispatch<'a>(PhantomData<(&'a (), *mut ())>);
 
 impl Passive<'_> {
-    /// Makes the token; [`Platform::claim_irql`] checks the IRQL.
+    /// Makes the token; [`Platform::claim_irql`] may check the IRQL.
     ///
     /// # Safety
     /// The thread is at `PASSIVE_LEVEL` and stays so while the token lives.
@@ -29,7 +29,7 @@ impl Passive<'_> {
 }
 
 impl Dispatch<'_> {
-    /// Makes the token; [`Platform::claim_irql`] checks the IRQL.
+    /// Makes the token; [`Platform::claim_irql`] may check the IRQL.
     ///
     /// # Safety
     /// The thread is at `DISPATCH_LEVEL` and stays so while the token lives.

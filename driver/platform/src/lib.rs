@@ -114,7 +114,7 @@ pub unsafe trait Platform: Sized + Send + Sync + 'static {
     /// `memory` came from `allocate(layout)` and is not used again.
     unsafe fn free(memory: NonNull<u8>, layout: Layout);
 
-    /// The IRQL of the current thread.
+    /// The current IRQL.
     fn irql() -> u8;
 
     /// Checks that the thread is at `level`, as a context token claims. Debug builds panic if it is not; a platform may

@@ -53,9 +53,9 @@ impl<P: Platform> Timer<P> {
         unsafe { P::initialize_timer(object.timer().timer.get(), timer_routine::<T, P>, context) };
     }
 
-    /// Starts the timer: `T::expired` is called once, after `microseconds`; while the routine of an earlier start has
-    /// not returned, they count from its return. Does nothing if the timer is set already. Callable with locks of the
-    /// object held, at any IRQL <= DISPATCH.
+    /// Starts the timer: `T::expired` is called once, after `microseconds`. Does nothing if the timer is set already. If
+    /// the routine still runs, or was cancelled too late and will run, the time counts from its end. Callable with locks
+    /// of the object held, at any IRQL <= DISPATCH.
     pub fn start<T: RunTimer<P>>(object: &Arc<T, P>, microseconds: u32) {
         let timer = object.timer();
         let mut state = timer.state.lock();
@@ -90,7 +90,7 @@ impl<P: Platform> Timer<P> {
             State::Set if unsafe { P::cancel_timer(timer.timer.get()) } => {
                 *state = State::Idle;
                 drop(state);
-                // SAFETY: `start` leaked this reference for the routine, which will not run.
+                // SAFETY: `start`, or an earlier run of the routine, leaked this reference for the run that will not come.
                 drop(unsafe { Arc::<T, P>::from_raw(Arc::as_ptr(object)) });
             }
             State::Set | State::Expired | State::Ending(_) => *state = State::Ending(None),

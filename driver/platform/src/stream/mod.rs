@@ -30,10 +30,10 @@ pub trait RunStream<P: Platform>: Send + Sync + Sized + 'static {
     /// The stream inside `self`.
     fn stream(&self) -> &Stream<P>;
 
-    /// The start of the stream is over, bytes were received, the stream has ended or was closed, or a send has
-    /// completed for which a write, or written bytes, had to wait. Called at IRQL <= DISPATCH, maybe inside a function
-    /// of [`Stream`], with no lock held. The implementation schedules the engine; of the functions of [`Stream`] it may
-    /// call only the ones that query the state.
+    /// The start, the finish or the close of the stream is over, bytes were received, the stream has ended, or a send
+    /// has completed for which a write, or written bytes, had to wait. Called at IRQL <= DISPATCH, maybe inside a
+    /// function of [`Stream`], with no lock held. The implementation schedules the engine; of the functions of
+    /// [`Stream`] it may call only the ones that query the state.
     fn on_ready(this: &Arc<Self, P>);
 }
 
@@ -64,11 +64,11 @@ pub enum Read {
 /// An object that has called `connect`, `listen` or `accept`, whatever the result, calls [`Stream::close`] before its
 /// last reference is dropped.
 pub struct Stream<P: Platform> {
-    /// The innermost lock; not held when the kernel is called.
+    /// The innermost lock; not held when the kernel is called, except for [`Sockets::addresses`].
     state: SpinLock<State<P>, P>,
     socket: UnsafeCell<<P::Sockets as Sockets>::Socket>,
-    /// The requests: [`SENDS`] sends, then STARTING, RECEIVING and CLOSING. In memory of their own: all requests
-    /// together do not fit on a kernel's stack.
+    /// The requests: [`SENDS`] sends, then STARTING, RECEIVING and CLOSING. In memory of their own, as an object is made
+    /// on the stack, where Winsock Kernel's requests together would take almost 4 KiB.
     requests: Slice<UnsafeCell<<P::Sockets as Sockets>::Request>, P>,
     /// The listener of an accept under way, with a reference. Written before the accept is called, taken by its
     /// routine.
@@ -85,8 +85,8 @@ const REQUESTS: usize = CLOSING + 1;
 // The indices differ: a receive, a close and a finish may be under way at the same time.
 const _: () = assert!(STARTING < RECEIVING && RECEIVING < CLOSING && CLOSING < REQUESTS);
 
-// SAFETY: only the platform's functions access the socket and the requests, under their contracts; the rest is locked,
-// or atomic.
+// SAFETY: only the platform's functions access the socket and the requests, under their contracts, and `renew` the
+// socket when no request and no call uses it; the rest is locked, or atomic.
 unsafe impl<P: Platform> Sync for Stream<P> {}
 
 impl<P: Platform> Stream<P> {
@@ -193,9 +193,9 @@ impl<P: Platform> Stream<P> {
         state.has_addresses().then(|| unsafe { P::Sockets::addresses(self.socket.get()) })
     }
 
-    /// Passes all received bytes that were not used to `take`. The caller repeats the call while it returns
-    /// [`Read::Some`]. While the buffer is full of unused bytes, TCP's flow control stops the peer. Only one thread at
-    /// a time reads; a call of another thread gets no bytes.
+    /// Passes all received bytes that were not used, if there are any, to `take`. The caller repeats the call while it
+    /// returns [`Read::Some`]. While the buffer is full of unused bytes, TCP's flow control stops the peer. Only one
+    /// thread at a time reads; a call of another thread gets no bytes.
     pub fn read<T: RunStream<P>>(object: &Arc<T, P>, take: impl FnOnce(&[u8]) -> Taken) -> Read {
         let stream = object.stream();
         let (mut used, mut is_all) = (0, false);

@@ -77,7 +77,8 @@ unsafe fn send_routine<T: RunStream<P>, P: Platform, const NUMBER: usize>(
 ) {
     // SAFETY: `call` made the completion.
     let (object, is_waited_for) = unsafe { ended::<T, P, _>(context, |state| state.sent(NUMBER, result)) };
-    // Not after each send: most sends complete before their call returns, and the engine would have nothing to do.
+    // Not after each send: the engine has nothing to do if nothing waits for the send, as for a send that completes
+    // before its call returns.
     if is_waited_for {
         T::on_ready(&object);
     }
