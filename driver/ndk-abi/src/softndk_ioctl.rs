@@ -73,7 +73,7 @@ c_consts! { SOFTNDK_CODES: u32;
     /// built without the test consumer; STATUS_DEVICE_BUSY: another file has the link, another request uses it, or a
     /// scenario runs; STATUS_INVALID_DEVICE_STATE: the file has no link, or has one already; STATUS_BUFFER_TOO_SMALL:
     /// the next message is longer than the output. The request waits only while it connects, accepts or closes, at most
-    /// 30 s for each step.
+    /// 30 s from one event of the connection to the next.
     IOCTL_SOFTNDK_TEST_LINK = softndk_control_code(17);
 }
 

@@ -15,7 +15,7 @@ c_consts! { SOFTNDK_LINK_NUMBERS: u32;
     SOFTNDK_TEST_LINK_LISTEN = 2;
     /// [`SOFTNDK_TEST_LINK::Operation`]: accept a client. `Status` STATUS_PENDING: no client has connected yet.
     SOFTNDK_TEST_LINK_ACCEPT = 3;
-    /// [`SOFTNDK_TEST_LINK::Operation`]: start the negotiation, or query a negotiation in progress. `Status`:
+    /// [`SOFTNDK_TEST_LINK::Operation`]: start the negotiation, or query the negotiation that was started. `Status`:
     /// STATUS_PENDING, or the result. `Value`: the most bytes of one RDMA transfer.
     SOFTNDK_TEST_LINK_NEGOTIATE = 4;
     /// [`SOFTNDK_TEST_LINK::Operation`]: take the next event, whose `Kind` is SOFTNDK_TEST_LINK_NOTHING to

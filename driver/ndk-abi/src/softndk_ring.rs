@@ -28,8 +28,8 @@
 //! these fields once, when it gets the ring.
 //!
 //! In a ring of requests the driver does not advance `Head` when it reads a request, but when the request is reported;
-//! for a request that is silent on success, when the queue pair has accepted it. So the depth of a queue limits `Tail`
-//! - `Head`.
+//! for a request that is silent on success, when the queue pair has accepted the request. So the depth of a queue
+//! limits `Tail` - `Head`.
 //!
 //! Before the driver waits for a doorbell of a ring, it sets `Asleep`, then reads the other side's index again: `Tail`
 //! of a ring of requests, `Head` of a full ring of completions. After the program's side has stored that index it reads

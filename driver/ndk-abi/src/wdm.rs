@@ -11,7 +11,7 @@ pub type BOOLEAN = u8;
 pub type KIRQL = u8;
 
 c_consts! { IRQLS: KIRQL;
-    /// The level of threads, which may call every function and touch paged memory.
+    /// The level of threads, which may wait and touch paged memory.
     PASSIVE_LEVEL = 0;
     /// Asynchronous procedure calls are blocked.
     APC_LEVEL = 1;

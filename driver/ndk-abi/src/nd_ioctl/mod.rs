@@ -1,8 +1,9 @@
 //! The published NetworkDirect IOCTL protocol, version 1, between a user-mode NetworkDirect provider and a kernel
 //! driver. The protocol is the control path only; SoftNDK's data path is [`crate::softndk_ioctl`].
 //!
-//! The control codes are buffered; `PROVIDER_INIT` comes first on each file. A buffer too small for an address list or
-//! for private data gets STATUS_BUFFER_OVERFLOW. Source: `ndioctl.h` of microsoft/NetworkDirect (MIT).
+//! The control codes are buffered. `PROVIDER_INIT` comes first on a file, unless `PROVIDER_BIND_FILE` binds the file to
+//! another one. A buffer too small for an address list or for private data gets STATUS_BUFFER_OVERFLOW. Source:
+//! `ndioctl.h` of microsoft/NetworkDirect (MIT).
 
 pub mod adapter;
 pub mod codes;

@@ -39,11 +39,11 @@ c_fns! { COMMON_PROTOTYPES:
     /// DISPATCH_LEVEL. Page `nc-ndkpi-ndk_fn_close_completion`.
     fn NDK_FN_CLOSE_COMPLETION(Context: *mut c_void);
 
-    /// Consumer's callback: the request has completed. Called only if the function returned PENDING. IRQL at most
-    /// DISPATCH_LEVEL. Page `nc-ndkpi-ndk_fn_request_completion`.
+    /// Consumer's callback: the request has completed. Called only if the function that took the callback returned
+    /// PENDING. IRQL at most DISPATCH_LEVEL. Page `nc-ndkpi-ndk_fn_request_completion`.
     fn NDK_FN_REQUEST_COMPLETION(Context: *mut c_void, Status: NTSTATUS);
 
-    /// Consumer's callback: the create has completed. Called only if the function returned PENDING. On success
+    /// Consumer's callback: the create has completed. Called only if the create function returned PENDING. On success
     /// `pNdkObject` is the new object; the provider must not write the create function's out parameter. IRQL at most
     /// DISPATCH_LEVEL. Page `nc-ndkpi-ndk_fn_create_completion`.
     fn NDK_FN_CREATE_COMPLETION(Context: *mut c_void, Status: NTSTATUS, pNdkObject: *mut NDK_OBJECT_HEADER);
