@@ -1,5 +1,5 @@
-//! Return values of NDSPI. Each has the number of an NTSTATUS; besides [`ND_SUCCESS`], [`ND_TIMEOUT`] and
-//! [`ND_PENDING`] are successes.
+//! Return values of NDSPI. Each ND_* has the number of an NTSTATUS, the others are COM's. Besides [`ND_SUCCESS`],
+//! [`ND_TIMEOUT`] and [`ND_PENDING`] are successes.
 
 use ndk_abi::status::NTSTATUS;
 use windows_core::HRESULT;

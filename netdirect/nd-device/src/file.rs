@@ -38,7 +38,7 @@ type ControlCall = unsafe extern "system" fn(
 ) -> i32;
 
 /// Wine's ntdll takes device controls of FILE_DEVICE_NETWORK for controls of its own sockets, whose codes overlap the
-/// ND protocol's: ntdll ends 0x00120400 with STATUS_INVALID_PARAMETER before it sees that the file is no socket. It
+/// ND protocol's: ntdll ends 0x00120400 with STATUS_INVALID_PARAMETER before it sees that the file is no socket. Wine
 /// passes file system controls to the driver's dispatch routine of device controls (dlls/ntdll/unix/file.c of Wine 8).
 fn control_call() -> ControlCall {
     static CALL: OnceLock<ControlCall> = OnceLock::new();
@@ -108,7 +108,7 @@ pub unsafe fn send(
     })
 }
 
-/// A synchronous file of the device: each request waits for its end.
+/// A synchronous file of the device: the call that sends a request returns after the request's end.
 #[derive(Debug)]
 pub struct SynchronousFile(OwnedHandle);
 

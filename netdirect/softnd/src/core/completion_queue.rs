@@ -49,15 +49,15 @@ enum Source {
     Rings(Mutex<Rings>),
 }
 
-/// The program's context of each queue pair, by the queue pair's name in completions. A poll drops the completions of a
-/// released queue pair, whether they were in a ring or in the driver: the program may have freed what its request
+/// The program's context of each queue pair, by the queue pair's number in completions. A poll drops the completions of
+/// a released queue pair, whether they were in a ring or in the driver: the program may have freed what its request
 /// contexts point to.
 type Contexts = HashMap<u64, u64>;
 
 #[derive(Debug)]
 struct Rings {
-    /// Oldest first. There is more than one ring if older rings were not empty when the queue was resized. The driver
-    /// writes to the newest ring.
+    /// Oldest first. The driver writes to the newest ring. A ring that a resize replaced stays until a poll finds it
+    /// empty.
     queue: VecDeque<MappedRing<CompletionRing>>,
     contexts: Contexts,
 }

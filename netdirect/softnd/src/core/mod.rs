@@ -1,5 +1,6 @@
-//! The provider's objects, which both versions of the interfaces use. Errors are the driver's NTSTATUS, which the
-//! interfaces return unchanged. `device` chooses and opens the control device.
+//! The provider's objects, which both versions of the interfaces use. Errors are NTSTATUS of the driver or of these
+//! modules. The interfaces return them unchanged, except STATUS_INVALID_PARAMETER_4 of a read or write in version 2,
+//! whose flags are the sixth parameter. `device` chooses and opens the control device.
 
 pub(crate) mod adapter;
 pub(crate) mod affinity;

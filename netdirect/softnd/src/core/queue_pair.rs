@@ -37,7 +37,7 @@ static NEXT_NAME: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub(crate) struct QueuePair {
     object: Object,
-    /// The queue pair's name in completions: the `QueuePairContext` of its rings, or, without rings, its handle.
+    /// The queue pair's number in completions: the `QueuePairContext` of its rings, or, without rings, its handle.
     context_number: u64,
     /// Dropped after the object: the driver uses the rings until the object is freed. `None`: requests go by
     /// IOCTL_SOFTNDK_POST.

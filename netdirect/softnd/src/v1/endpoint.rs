@@ -76,8 +76,8 @@ impl Endpoint {
         self.limits.reads
     }
 
-    /// Posts the request with this `head` and at most `most` SGEs: inline if `may_be_inline` and the data fits the
-    /// queue pair's limit for inline data.
+    /// Posts the request with this `head` and at most `most` SGEs: inline if `may_be_inline` and there is data, no more
+    /// than the queue pair's limit for inline data.
     ///
     /// # Safety
     /// `list` is null, or valid for `count` SGEs, which name memory that can be read if `may_be_inline`.

@@ -35,13 +35,13 @@ impl MemoryWindow {
         &self.core
     }
 
-    /// Called when this side has invalidated or released the window: a peer's invalidation no longer writes the
-    /// ND_RESULT.
+    /// Called when this side has posted an invalidate of the window, or has released the window: a peer's invalidation
+    /// no longer writes the ND_RESULT.
     pub(super) fn unbound(&self) {
         self.opened.invalidations.remove(self.core.token(), self.invalidated);
     }
 
-    /// Called when the window was bound; `before` is its token before the bind.
+    /// Called when a bind of the window was posted; `before` is the window's token before the bind.
     pub(super) fn bound(&self, before: u32) {
         if self.invalidated != 0 {
             self.opened.invalidations.replace(before, self.core.token(), self.invalidated);

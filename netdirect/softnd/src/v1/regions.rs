@@ -24,7 +24,7 @@ struct Table {
 }
 
 struct Slot {
-    /// The number of regions that the slot has held, so that two regions in the slot never have one handle.
+    /// The number of regions that the slot held before: it makes the handles of freed regions invalid.
     generation: u32,
     region: Option<Arc<Region>>,
 }
@@ -94,8 +94,8 @@ impl Regions {
     pub(super) fn ended(&self, overlapped: usize) {
         let mut changing = lock(&self.changing);
         let handle = changing.remove(&overlapped);
-        // If another request for the region is in progress, the driver has refused this request because of that one,
-        // and the end of that one decides.
+        // If another request for the region is in the table, the call of this function for that request decides. Either
+        // that request is in progress, and the driver has refused this one, or the program did not ask for its result.
         let handle = handle.filter(|handle| changing.values().all(|other| other != handle));
         drop(changing);
         let region = handle.and_then(|handle| Some((handle, self.find(handle)?)));

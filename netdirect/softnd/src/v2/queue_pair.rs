@@ -38,7 +38,7 @@ impl QueuePair {
         &self.core
     }
 
-    /// Posts a send, read or write.
+    /// Posts a send, receive, read or write.
     ///
     /// # Safety
     /// `list` is null, or valid for `count` SGEs; with NDK_OP_FLAG_INLINE the SGEs name memory that can be read.

@@ -1,4 +1,4 @@
-//! softndk.sys as the device. The interfaces return its NTSTATUS unchanged.
+//! softndk.sys as the device. The error of a request is the NTSTATUS that the driver returned.
 #![expect(unsafe_code, reason = "requests whose output is written later, and calls into kernel32")]
 
 use std::{os::windows::io::IntoRawHandle as _, ptr};
@@ -99,7 +99,7 @@ impl File {
     }
 
     /// The channel of an overlapped file of this provider context. STATUS_INVALID_HANDLE: `overlapped` is not a handle.
-    /// STATUS_INVALID_PARAMETER_2: the handle is not an overlapped file of this provider context.
+    /// STATUS_INVALID_PARAMETER_2: the handle is not that of an overlapped file of this provider context.
     pub(super) fn channel(&self, overlapped: HANDLE) -> Result<Channel, NTSTATUS> {
         let file = Handle::duplicate(overlapped)?;
         let mut id = SOFTNDK_FILE_ID::new_zeroed();

@@ -72,8 +72,9 @@ impl File {
     }
 
     /// The channel of an overlapped file of this provider context; the channel keeps the file open.
-    /// STATUS_INVALID_HANDLE: `overlapped` is not a handle. STATUS_INVALID_PARAMETER_2: the handle is not an overlapped
-    /// file of this provider context; NDSPI's functions have such a handle as their second parameter.
+    /// STATUS_INVALID_HANDLE: `overlapped` is not a handle. STATUS_INVALID_PARAMETER_2: the handle is not that of an
+    /// overlapped file of this provider context; NDSPI's functions that take such a handle have it as their second
+    /// parameter.
     pub(crate) fn channel(&self, overlapped: HANDLE) -> Result<Channel, NTSTATUS> {
         match self {
             Self::Driver(file) => file.channel(overlapped).map(Channel::Driver),

@@ -20,9 +20,10 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// The device that the environment variable names. If the variable is not set: the process if `is_there` finds no
-    /// driver, else softndk.sys. That choice is made once, so a device in the process never replaces a driver that is
-    /// unloaded later. STATUS_INVALID_PARAMETER: another value, which is reported on standard error once.
+    /// The device that the environment variable names. If the variable is not set: a device in the process if
+    /// `is_there` finds no driver, else softndk.sys. That choice is made once, so a device in the process never
+    /// replaces a driver that is unloaded later. STATUS_INVALID_PARAMETER: another value, which is reported on standard
+    /// error once.
     pub(super) fn chosen(is_there: impl FnOnce() -> Result<(), NTSTATUS>) -> Result<Self, NTSTATUS> {
         static CHOSEN: OnceLock<Mode> = OnceLock::new();
         match env::var_os(VARIABLE) {

@@ -70,7 +70,7 @@ impl ProcessHost {
         Ok(Self { provider, registered: Arc::default() })
     }
 
-    /// Gives the adapter the machine's present addresses, and removes all others. Without memory the adapter keeps its
+    /// Gives the adapter the machine's usable addresses, and removes all others. Without memory the adapter keeps its
     /// old addresses.
     pub(super) fn look_for_addresses(&self) {
         let Ok(interfaces) = if_addrs::get_if_addrs() else { return };
@@ -108,7 +108,8 @@ unsafe impl AdapterSource<Hosted> for ProcessHost {
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {
         // SAFETY: the caller's contract is the same.
         let lingering = unsafe { Provider::<Hosted>::close(adapter, passive) };
-        // If the process exited now, its connections would be reset: wait until sent data has arrived.
+        // If the process exited now, its connections would be reset and could lose sent data: wait until both sides
+        // have closed them, or the time for that has passed (`LINGER_MICROSECONDS` of soft-rdma).
         lingering.wait(passive);
     }
 }

@@ -52,9 +52,9 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    /// Makes a pipe. Returns also its name and the program's end.
+    /// Makes a pipe. Also returns its name and the program's end.
     pub(super) fn create() -> Result<(String, Handle, Self), NTSTATUS> {
-        // With a name that another process could guess, that process could connect first.
+        // The name is random: a process that could guess it could connect first.
         let name = format!("softnd.{}.{:016x}", process::id(), RandomState::new().hash_one(()));
         let path: Vec<u16> = FOLDER.encode_utf16().chain(name.encode_utf16()).chain([0]).collect();
         let access = PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED | FILE_FLAG_FIRST_PIPE_INSTANCE;
@@ -132,7 +132,8 @@ fn write(end: &Handle, bytes: usize) -> bool {
     unsafe { WriteFile(end.as_raw(), message.as_ptr(), length, &raw mut written, ptr::null_mut()) != 0 }
 }
 
-/// The last component of a file's name: the pipe's name, if the file is an end of a pipe. `None`: the file has no name.
+/// The last component of a file's name: the pipe's name, if the file is an end of a pipe. `None`: the file has no name,
+/// or a longer name than this DLL's pipes have.
 pub(super) fn name(file: &Handle) -> Option<String> {
     /// More characters than the names of this DLL's pipes have.
     const ROOM: usize = 128;

@@ -71,8 +71,8 @@ impl Told {
 
     /// Reports the end of the request. If the request did not pend (`pended` is false), the call that sent it returns
     /// the result of this function. Every success is reported by packet and event, and the call returns STATUS_PENDING:
-    /// programs wait for the end without a look at the call's result. If a request that did not pend fails, only the
-    /// call returns the error, without packet and event.
+    /// programs wait for the end without a look at the call's result. If a request that did not pend fails, the call
+    /// returns the error, without packet and event.
     fn end(self, status: NTSTATUS, output: &[u8], pended: bool) -> NTSTATUS {
         // SAFETY: the program's output is valid by contract of `new`, is at least as long as `output` (`complete`
         // truncates), and does not overlap memory of this DLL.
