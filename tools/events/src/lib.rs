@@ -1,4 +1,5 @@
-//! Reads TraceLogging events, each of which comes with the names and types of its fields. Only the types that softndk.sys uses are known.
+//! Reads TraceLogging events, each of which comes with its name and with the names and types of its fields. Only the types that softndk.sys uses are
+//! known.
 //!
 //! Layout: TraceLoggingProvider.h of the Windows SDK, and the documentation of Microsoft's crate `tracelogging`.
 

@@ -33,7 +33,7 @@ pub(crate) struct Endpoint {
     pub(crate) local: Option<SocketAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) remote: Option<SocketAddr>,
-    /// The owner's process; `None`: a kernel consumer.
+    /// The process that owns the address; `None`: a kernel consumer owns it.
     pub(crate) process: Option<u32>,
 }
 

@@ -46,7 +46,7 @@ enum Command {
     Status,
     /// The number of objects of each kind, over all programs and kernel consumers, and the limit of each kind.
     Objects,
-    /// Connections, connection attempts, listeners and shared endpoints, each with the process that owns it.
+    /// Connections, connection attempts, listeners and shared endpoints, each with its owner: a process, or the kernel.
     Connections,
     /// The NDK counters: octets and frames, connects, accepts, failures and errors since the adapter was started.
     ///

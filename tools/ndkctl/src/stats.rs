@@ -60,7 +60,7 @@ impl Totals {
         self.0.iter().find(|(found, _)| found == name).map_or(0, |(_, total)| *total)
     }
 
-    /// The rates since `before`. A total below the earlier total means that the adapter was restarted: its rate is that of the whole total.
+    /// The rates since `before`. A total below the earlier total means that the adapter was restarted: then the whole total counts.
     pub(crate) fn rates(&self, before: &Self, elapsed: Duration) -> Rates {
         let per_second = |name| {
             let (now, before) = (self.get(name), before.get(name));
@@ -121,7 +121,7 @@ pub(crate) fn watch(
         if json {
             writeln!(output, "{}", serde_json::to_string(&interval)?)?;
         } else {
-            // Repeated every 20 intervals.
+            // The headings are repeated every 20 intervals.
             if nth.is_multiple_of(20) {
                 writeln!(output, "{}", Interval::HEADINGS)?;
             }

@@ -44,8 +44,8 @@ pub(crate) fn commands(luid: u64, on: bool) -> String {
     )
 }
 
-/// Calls `perform` with the [`commands`] that turn RDMA on or off, and waits until the driver reports the new state. During the wait the device may
-/// disappear and come back.
+/// Unless RDMA is in the wanted state already, calls `perform` with the [`commands`] that turn RDMA on or off, and waits until the driver reports the
+/// new state. During the wait the device may disappear and come back.
 pub(crate) fn switch(
     open: impl Fn() -> Result<Box<dyn Driver>, NTSTATUS>,
     perform: impl FnOnce(&str) -> anyhow::Result<()>,

@@ -30,9 +30,9 @@ pub(crate) enum Level {
     Error = 2,
     /// Failed listens and connects, and unknown addresses.
     Warning = 3,
-    /// Starts and ends of the adapter, of listeners and of connections.
+    /// Starts and ends of the adapter, of listeners and of connections; connection requests and rejections; RDMA turned on or off; the last counters.
     Informational = 4,
-    /// Each post, and the completions of one kind in a row.
+    /// Each post, and each row of completions of one kind.
     Verbose = 5,
 }
 
