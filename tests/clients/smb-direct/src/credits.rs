@@ -82,9 +82,9 @@ impl Credits {
 
     /// Counts a received message. False: the peer had no credit for it.
     ///
-    /// Messages that are sent anyway grant credits. A message that has only a grant is sent when the peer's target grows, when the peer has
-    /// at most a quarter of its target left, as in Linux, or, if the received message has payload, when the peer has at most one credit
-    /// left. Without payload the last rule does not apply: two idle ends would answer each other's empty messages without end.
+    /// Messages that are sent anyway grant credits. A message that has only a grant is sent when the peer's target grows, when at most a
+    /// quarter of the target's receives are still posted, as in Linux, or, if the received message has payload, when at most one receive is.
+    /// Without payload the last rule does not apply: two idle ends would answer each other's empty messages without end.
     #[must_use]
     pub(crate) fn received(&mut self, requested: u16, granted: u16, payload: bool) -> bool {
         let Some(left) = self.receive.checked_sub(1) else { return false };

@@ -3,7 +3,8 @@
 //!
 //! * [`Consumer::run`] performs one [`Scenario`] at PASSIVE_LEVEL, over connections of the adapter with itself, and returns a [`Report`]:
 //!   the counts, or the step that failed and its NTSTATUS.
-//! * Completions are polled at DISPATCH_LEVEL, in the callbacks of the completion queues: arm, then poll, a bounded number of completions.
+//! * Completions are polled at DISPATCH_LEVEL, in the callbacks of the completion queues: a callback arms the queue, then polls a bounded
+//!   number of completions.
 //! * The provider is called only through its dispatch tables, by `ndk-consumer`.
 //!
 //! A [`Link`] is one end by itself, whose peer is another implementation. [`Consumer::serve_link`] drives a link for a program.

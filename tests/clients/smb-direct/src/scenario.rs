@@ -44,7 +44,7 @@ pub enum Scenario {
     SendQueue = 7,
     /// Keepalives, also between fragments.
     Keepalive = 8,
-    /// The server disconnects during a transfer, then the client during another transfer; a third transfer completes.
+    /// The server disconnects during a write, then the client during another write; then a write and a read complete.
     MidTransfer = 9,
     /// Connect, transfer, disconnect, several times.
     Reconnect = 10,
@@ -273,7 +273,7 @@ fn echoes<K: Kernel>(
     })
 }
 
-/// Sends one keepalive from each side.
+/// Sends one keepalive from each side, and waits for the answers.
 fn keepalives<K: Kernel>(world: &mut World<'_, K>) -> Result<(), Failure> {
     world.ask(|client| {
         Connection::keepalive(client.connection());
@@ -288,7 +288,7 @@ fn keepalives<K: Kernel>(world: &mut World<'_, K>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A transfer that the server ends, a transfer that the client ends, and a transfer that completes.
+/// A write during which the server disconnects, a write during which the client disconnects, then a write and a read that complete.
 fn mid_transfer<K: Kernel>(world: &mut World<'_, K>, settings: Settings) -> Result<(), Failure> {
     world.connect(settings, &[(WHOLE, 0)])?;
     let ended = transfer(world, plan(Direction::Write, CHANNEL_V1_INVALIDATE, 0..1, WHOLE));
@@ -304,7 +304,7 @@ fn mid_transfer<K: Kernel>(world: &mut World<'_, K>, settings: Settings) -> Resu
     world.disconnect()
 }
 
-/// A client of a later version, then a request beyond the end of the file, then a request that is served.
+/// A client of a later version, then a request beyond the end of the file, then a write and a read that are served.
 fn refused<K: Kernel>(world: &mut World<'_, K>, settings: Settings) -> Result<(), Failure> {
     let connected = world.connect(Settings { versions: (0x0200, 0x0300), ..settings }, &[]);
     expect(connected, &[STATUS_NOT_SUPPORTED])?;

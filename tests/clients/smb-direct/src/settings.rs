@@ -28,7 +28,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// The values seen of Windows clients; MaxReadWriteSize is the value of ksmbd.
+    /// The values seen with Windows clients; MaxReadWriteSize is the value of ksmbd.
     pub(crate) const DEFAULT: Self = Self {
         versions: (crate::wire::VERSION, crate::wire::VERSION),
         credits: 255,

@@ -20,7 +20,7 @@ use crate::{Kernel, PlatformOf, Ref};
 pub(crate) struct World<'a, K: Kernel> {
     client: Option<Client<K>>,
     pub(crate) server: Server<K>,
-    /// The adapter as opened for the client; the server has opened the adapter itself.
+    /// The client's NDK adapter; the server has its own.
     adapter: Ref<Adapter<PlatformOf<K>>, K>,
     address: SocketAddr,
     bell: Ref<Bell<PlatformOf<K>>, K>,

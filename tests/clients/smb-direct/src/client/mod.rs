@@ -21,7 +21,7 @@ pub(crate) use transfer::{Direction, Plan, Transfer};
 
 /// The most answers that wait to be taken.
 const REQUESTS: usize = 16;
-/// The inbound read limit: the limit of Linux.
+/// The inbound read limit: the value of Linux.
 pub(crate) const INBOUND_READS: u32 = 32;
 
 /// The client of one connection, with its memory regions.

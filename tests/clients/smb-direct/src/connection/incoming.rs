@@ -29,7 +29,7 @@ impl<K: Kernel> Connection<K> {
         state.figures.messages_received = state.figures.messages_received.saturating_add(1);
         let (step, result) = match state.phase {
             Phase::Over => (Step::Transport, Ok(())),
-            // The message came before the accept completed, when nothing can be sent yet.
+            // The message came before the call of `connected`: the accept may not have completed, and nothing can be sent before.
             Phase::Passive if !state.up => {
                 state.held = Some((slot, length));
                 return;

@@ -86,9 +86,9 @@ pub struct Message<K: Kernel> {
 
 struct State<K: Kernel> {
     phase: Phase,
-    /// NdkCompleteConnect or NdkAccept has completed on this side.
+    /// [`Connection::connected`] was called.
     up: bool,
-    /// The slot and the length of a negotiate request that came before the accept completed.
+    /// The slot and the length of a negotiate request that came before the call of [`Connection::connected`].
     held: Option<(u32, u32)>,
     failure: Option<Failure>,
     terms: Terms,
@@ -181,7 +181,7 @@ impl<K: Kernel> Connection<K> {
         &self.qp
     }
 
-    /// Called when NdkCompleteConnect or NdkAccept has completed: begins the negotiation, or continues it with the request in `held`.
+    /// Called after NdkCompleteConnect or NdkAccept has completed: begins the negotiation, or continues it with the request in `held`.
     pub(crate) fn connected(&self) {
         let mut state = self.state.lock();
         state.up = true;
@@ -215,7 +215,7 @@ impl<K: Kernel> Connection<K> {
         self.state.lock().terms.read_write_size
     }
 
-    /// Stops sending messages. False: initiator requests are outstanding.
+    /// Stops sending and handling messages. False: initiator requests are outstanding.
     pub(crate) fn quiesce(&self) -> bool {
         let mut state = self.state.lock();
         state.phase = Phase::Over;

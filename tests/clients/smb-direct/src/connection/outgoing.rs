@@ -41,14 +41,14 @@ struct Fragment {
 }
 
 impl<K: Kernel> Connection<K> {
-    /// Whether an upper message of `length` bytes may be sent now. STATUS_BUFFER_OVERFLOW: the message is empty, or longer than the peer
-    /// accepts; STATUS_QUOTA_EXCEEDED: too many bytes wait.
+    /// Whether an upper message of `length` bytes may be sent now. STATUS_CONNECTION_INVALID: the connection is not established;
+    /// STATUS_BUFFER_OVERFLOW: the message is empty, or longer than the peer accepts; STATUS_QUOTA_EXCEEDED: too many bytes wait.
     pub(crate) fn check_send(&self, length: usize) -> Result<(), NTSTATUS> {
         self.state.lock().check_send(length)
     }
 
-    /// Sends an upper message, and invalidates a token of the peer with it. Errors as [`Self::check_send`], and STATUS_QUOTA_EXCEEDED if
-    /// too many messages wait.
+    /// Sends an upper message, and invalidates a token of the peer with it. Errors as [`Self::check_send`], STATUS_QUOTA_EXCEEDED if too many
+    /// messages wait, and the status of a failure that ends the connection during the call.
     pub(crate) fn send(
         this: &Ref<Self, K>,
         bytes: Slice<u8, PlatformOf<K>>,

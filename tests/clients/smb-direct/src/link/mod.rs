@@ -1,5 +1,5 @@
-//! One end of SMB Direct by itself, whose peer is another implementation. The end sends and receives the caller's messages, and lends
-//! memory to the peer or uses the peer's memory.
+//! One end of SMB Direct by itself, whose peer is another implementation. The end sends messages of the caller, receives the peer's
+//! messages, and lends memory to the peer or uses the peer's memory.
 //!
 //! One thread at PASSIVE_LEVEL has a [`Link`]: the thread takes messages and completions, then waits. Other threads wake it by a [`Wake`].
 
@@ -207,8 +207,8 @@ impl<K: Kernel> Link<K> {
         }
     }
 
-    /// Waits until [`Self::receive`] or [`Self::done`] may have something, or for a ring. An error is the end of the connection; then there
-    /// is no message left to take.
+    /// Waits until [`Self::receive`] or [`Self::done`] may have something, or for a ring. An error means that the connection has ended and no
+    /// message is left to take, or that [`Wake::stop`] was called.
     pub fn wait(&self, passive: &Passive<'_>) -> Result<(), Failure> {
         let over = self.ended();
         match over {
@@ -234,7 +234,8 @@ impl<K: Kernel> Link<K> {
     }
 
     /// Sends a message, and invalidates a token of the peer with it. STATUS_QUOTA_EXCEEDED: too many messages or bytes wait, for now;
-    /// STATUS_BUFFER_OVERFLOW: the message is empty, or longer than the peer accepts.
+    /// STATUS_BUFFER_OVERFLOW: the message is empty, or longer than the peer accepts; STATUS_CONNECTION_INVALID: the link is
+    /// not negotiated, or has ended.
     pub fn send(&self, message: &[u8], invalidate: Option<u32>) -> Result<(), NTSTATUS> {
         self.connection.check_send(message.len())?;
         let mut bytes = Slice::filled(message.len(), 0).map_err(no_memory)?;

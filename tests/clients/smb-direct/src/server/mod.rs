@@ -64,7 +64,7 @@ struct End<K: Kernel> {
 enum Stage {
     Accepting,
     Serving,
-    /// Disconnects; if the negotiation was refused, only after the initiator queue is empty.
+    /// Disconnects; if the negotiation has failed, only after the initiator queue is empty.
     Leaving,
     Disconnecting,
     /// Waits until all posted requests have completed.
