@@ -12,8 +12,8 @@ pub struct Proposal {
     pub inbound_reads: u16,
     /// Reads that this side makes at a time (ORD).
     pub outbound_reads: u16,
-    /// This side makes zero-length reads of its own, and serves the peer's: it asks for an IRD and an ORD of at least 1, if the peer negotiates
-    /// reads.
+    /// This side makes zero-length reads of its own, and serves the peer's: its Request asks for an IRD and an ORD of at least 1. So does its Reply,
+    /// where the initiator negotiates that limit and does not ask for 0.
     pub reads_itself: bool,
 }
 
