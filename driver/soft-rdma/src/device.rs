@@ -54,8 +54,8 @@ impl<P: Platform> Drop for Rundown<P> {
     }
 }
 
-/// The wires of a closed adapter that are not closed: each still sends the bytes that were written, then waits until both sides have sent FIN or
-/// [the time for that](crate::limits::LINGER_MICROSECONDS) ends. The wires hold no memory and no callback of the adapter's consumer.
+/// The wires of a closed adapter that are not closed: each sends the bytes that were written and a FIN, and awaits the peer's FIN; after [the time
+/// for that](crate::limits::LINGER_MICROSECONDS) it is reset. The wires hold no memory and no callback of the adapter's consumer.
 pub struct Lingering<P: Platform>(Arc<Event<P>, P>);
 
 impl<P: Platform> Lingering<P> {
@@ -139,7 +139,7 @@ impl<P: Platform> Device<P> {
         self.ports.connections()
     }
 
-    /// The addresses of listeners and shared endpoints, under the rules of [`Device::connections`].
+    /// The addresses of listeners that listen and of shared endpoints; completeness, IRQL and time as for [`Device::connections`].
     pub fn local_endpoints(&self) -> impl Iterator<Item = LocalEndpoint> {
         self.ports.local_endpoints()
     }

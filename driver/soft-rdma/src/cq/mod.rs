@@ -76,7 +76,7 @@ struct State<P: Platform> {
     /// The next slot of `users` whose queue pair the failure has to end.
     ending: Option<usize>,
     moderation: Moderation,
-    /// The timer that ends the delay of a notification runs: the delay that it was started with, in microseconds.
+    /// While the timer that ends the delay of a notification runs: the delay that it was started with, in microseconds.
     delayed: Option<u32>,
 }
 

@@ -89,7 +89,7 @@ impl<P: Platform> RunTimer<P> for CompletionQueue<P> {
 
     fn expired(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
-        // Also ends a delay that began after this timer expired: its notification is delivered now.
+        // Also ends a delay that began after this timer expired: that notification comes early.
         state.end_delay(this);
         if state.is_satisfied() {
             state.notify(this);

@@ -281,7 +281,7 @@ impl<P: Platform> Token<P> {
         self.value
     }
 
-    /// Takes the next key, and returns the new token. The table gets a window's key only when the token is freed, so this takes no lock.
+    /// Takes the next key, and returns the new token. The table gets a window's last key when the token is freed, so this takes no lock of the table.
     pub(crate) fn renew(&mut self) -> u32 {
         let [key, index @ ..] = self.value.to_le_bytes();
         let [second, third, fourth] = index;

@@ -90,7 +90,7 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Cancels the request just posted to a dead queue pair: at once if it is the only request, else the engine cancels it behind the others. The
+    /// Cancels the request just posted to a dead queue pair: at once if it is the only request, else the flush cancels it behind the others. The
     /// caller drops the returned operation without the lock.
     pub(super) fn cancel_newest_request(&self, state: &mut LockedQp<P>) -> Option<Operation<P>> {
         // `flush_requests` counts all requests of a dead queue pair. The engine, or the thread that runs the flush, cancels them. A post cancels

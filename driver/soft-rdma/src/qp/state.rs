@@ -21,7 +21,7 @@ pub(crate) enum QpState {
     Connected,
     /// The peer is gone. Outstanding requests and receives wait until the consumer flushes, disconnects or closes.
     PeerGone,
-    /// Disconnected by this side, or by an error: everything is flushed, and the queue pair cannot be connected again.
+    /// Disconnected by this side, or by an error: everything is flushed, and the queue pair cannot be connected again. Comments call it dead.
     Error,
 }
 
@@ -63,8 +63,8 @@ pub(crate) struct LockedQp<P: Platform> {
     /// An engine accesses this side's memory for the peer without the lock: the peer's engine, or over a wire this side's.
     pub(crate) placing: bool,
     pub(super) flush_receive: bool,
-    /// The connection is about to end, and no data may move: a half-done message was flushed, a request has failed, or a completion queue has
-    /// overrun. A flush also sets it if the connector is ending the connection already.
+    /// No data may move: a half-done message was flushed, a request has failed, or a completion queue has overrun. The connector then
+    /// aborts the connection, unless the connection is ending already.
     pub(crate) broken: bool,
     /// The engine that places the peer's sends waits for a receive, or for this side to be connected.
     pub(crate) sender_waits: bool,
@@ -327,7 +327,7 @@ impl<P: Platform> LockedQp<P> {
         Some((request, operation))
     }
 
-    /// The error with which a flush ends the oldest request: the error in `failed_request` if that is its slot, else `Canceled`.
+    /// The error with which a flush ends the oldest request: the error in `failed_request` if that has the request's slot, else `Canceled`.
     pub(super) fn take_flush_status(&mut self) -> Error {
         let oldest = self.initiator_queue.front().map(|(slot, _)| slot);
         self.failed_request.take_if(|(slot, _)| Some(*slot) == oldest).map_or(Error::Canceled, |(_, error)| error)

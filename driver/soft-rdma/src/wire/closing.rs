@@ -55,7 +55,8 @@ impl<P: Platform> Wire<P> {
         true
     }
 
-    /// Continues the closing. The deferred call runs this on each change of the stream, and after a `run` during which the connection ended.
+    /// Continues the closing, if the state is `Closing`. Each run of the deferred call runs this: when the closing begins or is `late`, on each
+    /// change of the stream, and after a `Wire::run` during which the connection ended.
     pub(super) fn finish_close(this: &Arc<Self, P>) {
         let state = this.state.lock();
         let (closing, must_reset) = (matches!(state.wire_state, WireState::Closing), state.must_reset());

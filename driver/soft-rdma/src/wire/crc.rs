@@ -37,7 +37,7 @@ fn update(register: u32, bytes: &[u8]) -> u32 {
     update_one(update_one(register, lanes.as_flattened()), rest)
 }
 
-/// The second and third lane begin with a register of 0. `ZEROS` moves each lane's result over the next lane, to which it is added (XOR).
+/// The second and third lane begin with a register of 0. `ZEROS` moves a lane's result over the next lane; the XOR of both is their result.
 #[target_feature(enable = "sse4.2")]
 fn update_lanes(register: u32, [first, second, third]: &[[u8; LANE]; 3]) -> u32 {
     let words = first.as_chunks::<8>().0.iter().zip(second.as_chunks::<8>().0).zip(third.as_chunks::<8>().0);

@@ -41,7 +41,7 @@ pub(crate) struct Wire<P: Platform> {
     stream: Stream<P>,
     deferred: Deferred<P>,
     timer: Timer<P>,
-    /// The state of both directions. `run` takes it out, and puts it back. The thread that sends the Terminate drops the state.
+    /// The state of both directions. `run` takes it out, and puts it back. The closing drops the state, once a Terminate that is due is written.
     streams: SpinLock<LockedStreams<P>, P>,
     is_initiator: bool,
     /// The consumer is a program, whose accept waits for the RTR message without a limit of time.
@@ -151,7 +151,7 @@ impl<P: Platform> Wire<P> {
     }
 
     /// Takes the state out if `from` accepts it, and cancels that state's timer. The caller that gets the state sets the next one by
-    /// [`Self::end_change`].
+    /// [`Self::end_change`], or ends or closes the wire.
     fn begin_change(this: &Arc<Self, P>, from: impl FnOnce(&WireState<P>) -> bool) -> Option<WireState<P>> {
         let mut state = this.state.lock();
         from(&state.wire_state).then(|| Self::change(this, &mut state, WireState::Changing))

@@ -77,7 +77,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Completes sends and writes as placed, oldest first, as long as `is_placed` is true, and the requests behind each that have ended too. Does
-    /// nothing without [`LockedQp::confirms`], or while the requests are flushed.
+    /// nothing without [`LockedQp::confirms`], after the end of the connection, or while the requests are flushed.
     pub(super) fn confirm(this: &Arc<Self, P>, is_placed: impl Fn(&mut LockedQp<P>) -> bool) {
         Self::report_oldest(this, this.state.lock(), |state| {
             if !state.confirms || !state.is_open() || state.flushing_requests() {

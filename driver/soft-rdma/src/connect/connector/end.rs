@@ -93,7 +93,7 @@ impl<P: Platform> Connector<P> {
         }
         let mut state = this.state.lock();
         state.connector_state = ConnectorState::Closed;
-        // If the engine has called `queue_pair_quiesced` in between, the deferred call completes the request.
+        // If another thread has called `queue_pair_quiesced` in between, the deferred call completes the request.
         Ok(if state.request.take().is_some() { Outcome::Done } else { Outcome::Pending })
     }
 

@@ -221,7 +221,7 @@ impl<P: Platform> Connector<P> {
         Some(Arc::downgrade(&queue_pair))
     }
 
-    /// Accepts a connection request; `done` is called when the peer has completed the connect, or the attempt has failed. IRQL <= DISPATCH.
+    /// Accepts a connection request; `done` is called when the connection is established, or the attempt has failed. IRQL <= DISPATCH.
     pub fn accept(this: &Arc<Self, P>, request: Accept<'_, P>, done: Callback<Status>) -> Result<Outcome, Error> {
         let private_data = PrivateData::copy_of(request.private_data)?;
         let mut state = this.state.lock();

@@ -109,7 +109,8 @@ struct LockedConnector<P: Platform> {
     active: bool,
     peer: Option<PeerConnector<P>>,
     queue_pair: Option<Arc<QueuePair<P>, P>>,
-    /// The local address, or the listener's. Dropped at the close of the connector, so that the address can be bound again.
+    /// The local address, or the listener's. Dropped when an attempt fails or TCP has picked another port, at the latest at the close of the
+    /// connector: then the address can be bound again.
     endpoint: Option<Arc<Endpoint<P>, P>>,
     /// The local address, if a shared endpoint has it. Dropped when an attempt fails; else, as an antecedent, after the close callback.
     shared: Option<Arc<SharedEndpoint<P>, P>>,

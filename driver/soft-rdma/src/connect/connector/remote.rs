@@ -11,8 +11,8 @@ impl<P: Platform> Connector<P> {
     /// TCP has connected, from `local`. If TCP picked the port, replaces the connection's entry in the table of ports by an entry with that port.
     pub(crate) fn bound(this: &Arc<Self, P>, local: SocketAddr) -> Result<(), Error> {
         let state = this.state.lock();
-        // Compares with the entry's address, which has port 0 if TCP picks. `LockedConnector::local` has a port that the device set aside, and TCP
-        // may have picked just that port.
+        // Compares with the entry's address: port 0, if the consumer left the port to TCP. `LockedConnector::local` then has a port that the device
+        // set aside, and TCP may have picked just that port.
         let (known, remote) = (state.connection.as_ref().map(Connection::local), state.remote);
         drop(state);
         let is = |known: SocketAddr| (known.ip(), known.port()) == (local.ip(), local.port());

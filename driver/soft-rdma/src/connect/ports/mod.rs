@@ -99,7 +99,7 @@ impl<P: Platform> Endpoint<P> {
         Self::check(adapter, local, purpose)?;
         let mut bound = local;
         let start = adapter.device().ports().next.load(Ordering::Relaxed);
-        // Each round holds the lock once, and once again if the table has to grow.
+        // Each round holds the lock once, and again if the table has to grow.
         for go in 0..EPHEMERAL_PORTS / TRIED {
             let taken = PortSlot::take(adapter.device(), |ports, table| {
                 bound = ports.choose_port(table, local, start, go)?;

@@ -147,7 +147,7 @@ impl<P: Platform> QueuePair<P> {
     }
 
     /// Opens the memory of one send and its receive, copies the send, and leaves the memory open in `last`: the next send often uses the same
-    /// memory. Deregistrations wait until the batch ends.
+    /// memory. While memory is open, until the batch is copied at the latest, its deregistration pends.
     #[inline(never)]
     fn open_and_copy(&self, peer: &Self, from: &Sge, to: &Sge, last: &mut Option<[Opened<P>; 2]>) -> Option<()> {
         if from.length == 0 {

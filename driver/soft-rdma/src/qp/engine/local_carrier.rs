@@ -150,7 +150,8 @@ impl<P: Platform> QueuePair<P> {
         }
     }
 
-    /// Completes the receive, which cannot take the data, with `error`. The send fails with DataError.
+    /// Completes the receive, which cannot take the data, with `error`. The result, DataError, is for a send within the device; over a wire the
+    /// caller has a Terminate sent.
     pub(crate) fn fail_receive(receiver: &Arc<Self, P>, error: Error) -> Progress {
         if let Some(receive) = receiver.state.lock().receive.take() {
             // The connection ends in any case, even if the completion queue is dead.

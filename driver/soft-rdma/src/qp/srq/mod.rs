@@ -182,7 +182,7 @@ impl<P: Platform> Attachment<P> {
         drop(sender);
     }
 
-    /// Calls the next queue pair in line, for a receive that may have been kept for this queue pair.
+    /// Grants the next queue pair in line a receive, if there is one that was kept for this queue pair.
     fn pass_on(&self, mut state: SpinLockGuard<'_, State<P>, P>) {
         let receives = state.queue.len();
         let granted = state.waiters.grant(receives);

@@ -9,9 +9,9 @@ use crate::{
 
 /// The queue pairs of a shared receive queue.
 ///
-/// A queue pair that finds no receive goes to the end of the line. Each posted receive calls the first queue pair in line and is kept for it: a
-/// later queue pair does not overtake, and a post wakes one queue pair, however many wait. A granted queue pair takes a receive or ends its turn
-/// ([`WaitQueue::leave_line`]): else the receive would be kept for ever.
+/// A queue pair that finds no receive goes to the end of the line. Each posted receive is granted to the first queue pair in line, and kept for it:
+/// a later queue pair does not overtake, and a post wakes one queue pair, however many wait. A queue pair with a granted receive takes it or ends
+/// its turn ([`WaitQueue::leave_line`]): else the receive would be kept for ever.
 pub(super) struct WaitQueue<P: Platform> {
     waiters: SlotMap<Waiter<P>, P>,
     first: Option<usize>,
@@ -84,7 +84,7 @@ impl<P: Platform> WaitQueue<P> {
     }
 
     /// Takes a queue pair out of the line, or ends its turn: it has taken a receive, or its peer has nothing left to send. The caller drops the
-    /// returned sender without the lock, and calls the next queue pair, for a receive that may have been kept for this queue pair.
+    /// returned sender without the lock if that may be the last reference, and unless a receive was taken grants the next queue pair a receive.
     pub(super) fn leave_line(&mut self, number: usize) -> Option<Weak<QueuePair<P>, P>> {
         let waiter = self.waiters.get_mut(number)?;
         let sender = waiter.sender.take();
@@ -99,7 +99,8 @@ impl<P: Platform> WaitQueue<P> {
         sender
     }
 
-    /// Calls the first queue pair in line, if one of `receives` receives is not kept for another. The caller schedules the returned sender.
+    /// Grants the first queue pair in line a receive, if one of `receives` receives is not kept for another. The caller schedules the returned
+    /// sender.
     pub(super) fn grant(&mut self, receives: usize) -> Option<Weak<QueuePair<P>, P>> {
         if receives <= self.granted {
             return None;
