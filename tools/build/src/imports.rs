@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
+use object::pe::IMAGE_SUBSYSTEM_NATIVE;
 
 use crate::pe::{Export, Module, Substance};
 
@@ -12,7 +13,6 @@ use crate::pe::{Export, Module, Substance};
 const DRIVER_MODULES: [&str; 5] = ["ntoskrnl.exe", "hal.dll", "ndis.sys", "netio.sys", "wdfldr.sys"];
 /// The name under which our ntoskrnl.exe reaches Wine's.
 const WINE_KERNEL: &str = "ntosbase.exe";
-const SUBSYSTEM_NATIVE: u16 = 1;
 
 /// The modules that a driver meets under Wine.
 pub struct Provided {
@@ -38,8 +38,8 @@ impl Provided {
     /// Everything that is wrong with the driver's header and imports, one line each; empty if all is well.
     pub fn problems_of_driver(&self, driver: &Module) -> Result<Vec<String>> {
         let mut problems = Vec::new();
-        if driver.subsystem() != SUBSYSTEM_NATIVE {
-            problems.push(format!("its subsystem is {}, not native", driver.subsystem()));
+        if driver.subsystem() != IMAGE_SUBSYSTEM_NATIVE {
+            problems.push(format!("its subsystem is {:?}, not native", driver.subsystem()));
         }
         for (module, names) in driver.imports() {
             if !DRIVER_MODULES.contains(&module.as_str()) {

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind};
 use object::LittleEndian as LE;
-use object::pe::{IMAGE_DIRECTORY_ENTRY_EXPORT, ImageNtHeaders64};
+use object::pe::{IMAGE_DIRECTORY_ENTRY_EXPORT, ImageNtHeaders64, Subsystem};
 use object::read::pe::{ExportTarget, ImageNtHeaders, ImageOptionalHeader, Import, PeFile64};
 
 /// An export by name.
@@ -34,7 +34,7 @@ pub(crate) enum Substance {
 pub struct Module {
     bytes: Vec<u8>,
     base: u64,
-    subsystem: u16,
+    subsystem: Subsystem,
     exports: BTreeMap<String, Export>,
     imports: BTreeMap<String, BTreeSet<String>>,
 }
@@ -55,8 +55,8 @@ impl Module {
         Ok(Self { base, subsystem, exports, imports, bytes })
     }
 
-    /// `IMAGE_SUBSYSTEM_*`: 1 is native, a driver's.
-    pub(crate) fn subsystem(&self) -> u16 {
+    /// `IMAGE_SUBSYSTEM_NATIVE` is a driver's.
+    pub(crate) fn subsystem(&self) -> Subsystem {
         self.subsystem
     }
 
