@@ -1,6 +1,6 @@
 //! What Linux siw has sent as an initiator, to the device; which answers what siw has answered, byte for byte.
 
-#[path = "../../../../driver/iwarp/tests/streams/mod.rs"]
+#[path = "../../../../../driver/iwarp/tests/streams/mod.rs"]
 mod streams;
 
 use std::path::Path;

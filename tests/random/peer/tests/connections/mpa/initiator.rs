@@ -11,7 +11,7 @@ use peer::{
 };
 use soft_rdma::{Connector, Error, Outcome, ReadLimits, limits};
 
-use crate::{data, device_posts, pauses, peer_receives, peer_sends, play, play_often};
+use super::{data, device_posts, pauses, peer_receives, peer_sends, play, play_often};
 
 /// Byte for byte.
 #[test]

@@ -9,7 +9,7 @@ use peer::{
 };
 use soft_rdma::{Connector, Error, Outcome, ReadLimits, limits};
 
-use crate::{data, device_posts, pauses, peer_receives, peer_sends, play};
+use super::{data, device_posts, pauses, peer_receives, peer_sends, play};
 
 /// What the device answers to a Request, and what its consumer is told of that.
 struct Answered {

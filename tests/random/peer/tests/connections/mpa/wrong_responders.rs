@@ -12,7 +12,7 @@ use peer::{
 use simkernel::Session;
 use soft_rdma::{Connector, Error, Outcome, Status};
 
-use crate::{data, pauses, play};
+use super::{data, pauses, play};
 
 /// A connect whose Request has come.
 struct Asked {

@@ -10,7 +10,7 @@ use peer::{
 use simkernel::SimKernel;
 use soft_rdma::{Access, Error, MemoryRegion, MemoryWindow, ProtectionDomain, Sge, Status};
 
-use crate::check::Headers;
+use super::check::Headers;
 
 type Region = Arc<MemoryRegion<SimKernel>>;
 

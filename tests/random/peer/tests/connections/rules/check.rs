@@ -12,7 +12,7 @@ use platform::SocketError;
 use simkernel::Session;
 use soft_rdma::{DisconnectReason, Post, Remote, Status};
 
-use crate::{
+use super::{
     CANARY,
     breaks::{Break, Targets},
 };

@@ -7,7 +7,7 @@ use peer::{
 };
 use soft_rdma::Error;
 
-use crate::{
+use super::{
     breaks::{Break, ddp_version, opcode, queue, rdmap_version},
     check::Headers::{All, Ddp, None},
 };
