@@ -125,7 +125,7 @@ impl Incoming {
 }
 
 /// Whether an error of an accept concerns the new connection, not the listener: accept(2) of Linux returns the
-/// connection's pending error. On Windows WSAECONNRESET is such an error.
+/// connection's pending error. On Windows WSAECONNRESET is such an error, but WSAENETDOWN says that the network subsystem has failed.
 fn is_of_the_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -135,7 +135,6 @@ fn is_of_the_connection(error: &io::Error) -> bool {
             | ErrorKind::PermissionDenied
             | ErrorKind::HostUnreachable
             | ErrorKind::NetworkUnreachable
-            | ErrorKind::NetworkDown
             | ErrorKind::TimedOut
-    )
+    ) || error.kind() == ErrorKind::NetworkDown && !cfg!(windows)
 }
