@@ -11,17 +11,8 @@ use crate::imports::Provided;
 use crate::pe::Module;
 use crate::{TARGET_PROGRAMS, cross, facts, inf, nd_cpp, paths, rust_src, wine};
 
-/// What to build for Windows, as arguments to cargo at the root of the tree.
-pub(crate) type Package = [&'static str; 2];
-
-/// ndharness.exe.
-pub const HARNESS: Package = ["--package", "ndharness"];
-/// ndkctl.exe.
-pub const CONTROL: Package = ["--package", "ndkctl"];
-/// softnd.dll.
-pub const PROVIDER: Package = ["--package", "softnd"];
-/// The stand-ins for the kernel, NDIS, Winsock Kernel and KMDF.
-pub const STAND_INS: Package = ["--manifest-path", "tests/kernels/wine/Cargo.toml"];
+/// The stand-ins for the kernel, NDIS, Winsock Kernel and KMDF, as arguments to cargo at the root of the tree.
+pub const STAND_INS: [&str; 2] = ["--manifest-path", "tests/kernels/wine/Cargo.toml"];
 
 /// The driver of tests, which has the SMB Direct style consumer, and faults that are planted for negative controls; in target/dist/wine.
 pub const TEST_DRIVER: &str = "softndk-test.sys";
@@ -50,11 +41,11 @@ pub fn build() -> Result<()> {
     fs::create_dir_all(dist.join("wine"))?;
     let driver = step("building softndk.sys", || cross::build(""))?;
     copy(&driver, &dist.join("softndk.sys"))?;
-    let programs = step("building ndharness.exe", || windows_build(HARNESS))?;
+    let programs = step("building ndharness.exe", || windows_build(["--package", "ndharness"]))?;
     copy(&programs.join("ndharness.exe"), &dist.join("ndharness.exe"))?;
-    let programs = step("building ndkctl.exe", || windows_build(CONTROL))?;
+    let programs = step("building ndkctl.exe", || windows_build(["--package", "ndkctl"]))?;
     copy(&programs.join("ndkctl.exe"), &dist.join("ndkctl.exe"))?;
-    let provider = step("building softnd.dll", || windows_build(PROVIDER))?;
+    let provider = step("building softnd.dll", || windows_build(["--package", "softnd"]))?;
     copy(&provider.join("softnd.dll"), &dist.join("softnd.dll"))?;
     step("building nd-cpp.exe", || nd_cpp::build(&dist.join("wine/nd-cpp.exe")))?;
     let stand_ins = step("building the stand-ins", || windows_build(STAND_INS))?;
@@ -96,18 +87,18 @@ pub fn build_test_driver() -> Result<()> {
     copy(&driver, &paths::dist().join("wine").join(TEST_DRIVER))
 }
 
-/// Builds `package` and returns the folder where the binaries lie.
-fn windows_build(package: Package) -> Result<PathBuf> {
-    run(&mut windows_cargo("build", package)?)?;
+/// Builds what these arguments of cargo name, and returns the folder where the binaries lie.
+fn windows_build(packages: [&str; 2]) -> Result<PathBuf> {
+    run(&mut windows_cargo("build", &packages)?)?;
     Ok(paths::root().join(WINDOWS).join(TARGET_PROGRAMS).join("release"))
 }
 
-/// A cargo that does something with `package` for Windows.
-pub fn windows_cargo(subcommand: &str, package: Package) -> Result<Command> {
+/// A cargo that does something for Windows with what the arguments `packages` name.
+pub fn windows_cargo(subcommand: &str, packages: &[&str]) -> Result<Command> {
     let mut command = cargo(&paths::root());
     command.args([subcommand, "--release", "--target", TARGET_PROGRAMS, "--target-dir", WINDOWS]);
     // With the panic strategy of the stand-ins everywhere, one standard library serves all.
-    command.args(package).env("CARGO_PROFILE_RELEASE_PANIC", "abort");
+    command.args(packages).env("CARGO_PROFILE_RELEASE_PANIC", "abort");
     rust_src::find(TARGET_PROGRAMS)?.apply(&mut command, "std,panic_abort");
     // The kernel stand-in forwards what it does not have to the Wine that is installed.
     command.env("SOFTNDK_WINE_NTOSKRNL", wine::modules().join("ntoskrnl.exe"));

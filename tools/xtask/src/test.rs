@@ -115,19 +115,13 @@ fn lints(root: &Path, tally: &mut Tally) {
     tally.check("clippy on the models", step("clippy on the models", clippy));
     let clippy = || run(cross::command("clippy")?.args(["--release", "--all-features"]).args(DENY));
     tally.check("clippy on the driver", step("clippy on the driver", clippy));
-    let for_windows = [
-        ("the harness for Windows", dist::HARNESS),
-        ("ndkctl for Windows", dist::CONTROL),
-        ("softnd.dll", dist::PROVIDER),
-        ("the stand-ins", dist::STAND_INS),
-        // What only Windows runs of them is compiled nowhere else.
-        ("xtask for Windows", ["--package", "xtask"]),
-        ("layouts for Windows", ["--package", "layouts"]),
-    ];
-    for (what, package) in for_windows {
+    // What only Windows runs of xtask and layouts is compiled nowhere else.
+    let programs = ["ndharness", "ndkctl", "softnd", "xtask", "layouts"].map(|package| ["--package", package]);
+    for (what, packages) in [("the programs for Windows", programs.as_flattened()), ("the stand-ins", &dist::STAND_INS)]
+    {
         // For Windows this lint also reports initializers that are const.
         let allow = ["-A", "clippy::missing_const_for_thread_local"];
-        let clippy = || run(dist::windows_cargo("clippy", package)?.args(DENY).args(allow));
+        let clippy = || run(dist::windows_cargo("clippy", packages)?.args(DENY).args(allow));
         tally.check(&format!("clippy on {what}"), step(&format!("clippy on {what}"), clippy));
     }
     let document = || run(cargo(root).args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"));
