@@ -234,7 +234,7 @@ fn killed_in_traffic() -> Result<()> {
 
     // The death of the process reaches the driver by way of the server.
     is_idle_again(&session, &idle)?;
-    serves_and_leaves_nothing(session)
+    serves_and_leaves_nothing(session, &["run", "--path", "plain", "--json"])
 }
 
 /// RDMA is disabled while a process has all that, and then lives on: it has lost it when the event returns, nobody gets anything
@@ -255,7 +255,7 @@ fn disabled_in_traffic() -> Result<()> {
     let outcome = run::harness(&session, &["run", "send", "--json"], run::CASE_LIMIT)?;
     ensure!(outcome["passed"] == 0 && outcome["failed"] != 0, "served while disabled: {}", outcome["cases"]);
     session.set_rdma(true)?;
-    serves_and_leaves_nothing(session)
+    serves_and_leaves_nothing(session, &["run", "send", "--json"])
 }
 
 /// RDMA is turned off while a program of softnd.dll has requests pending: each method is told so that documents it.
@@ -320,7 +320,7 @@ fn slept() -> Result<()> {
     session.sleep()?;
     let (status, told) = process.end()?;
     ensure!(status.success(), "ended with {status}:\n{told}");
-    serves_and_leaves_nothing(session)
+    serves_and_leaves_nothing(session, &["run", "send", "--json"])
 }
 
 /// What a busy process has, and loses.
@@ -385,11 +385,7 @@ fn many_processes() -> Result<()> {
         }
     }
     is_idle_again(&session, &idle)?;
-    let outcome = run::harness(&session, &["run", "send", "--json"], run::CASE_LIMIT)?;
-    ensure!(outcome["failed"] == 0 && outcome["passed"] != 0, "the next run failed: {}", outcome["cases"]);
-    let report = session.unload()?;
-    ensure!(report.is_clean(), "left behind: {report}");
-    Ok(())
+    serves_and_leaves_nothing(session, &["run", "send", "--json"])
 }
 
 /// Waits until no more is alive in the driver than before.
@@ -422,9 +418,9 @@ fn is_no_more(after: &Value, before: &Value) -> bool {
         })
 }
 
-/// All cases pass on one path, and the driver is unloaded clean.
-fn serves_and_leaves_nothing(mut session: Session) -> Result<()> {
-    let outcome = run::harness(&session, &["run", "--path", "plain", "--json"], run::CASE_LIMIT)?;
+/// The cases that `run` names pass, and the driver is unloaded clean.
+fn serves_and_leaves_nothing(mut session: Session, run: &[&str]) -> Result<()> {
+    let outcome = run::harness(&session, run, run::CASE_LIMIT)?;
     ensure!(outcome["failed"] == 0 && outcome["passed"] != 0, "the next run failed: {}", outcome["cases"]);
     let report = session.unload()?;
     ensure!(report.is_clean(), "left behind: {report}");

@@ -87,9 +87,9 @@ pub fn soak(wanted: &Wanted) -> Result<()> {
     table.judge()
 }
 
-/// Half a minute of it, or ten, as a test; what it needs is built.
+/// A soak of 12 seconds, or of ten minutes, as a test; what it needs is built.
 pub(crate) fn short(full: bool, tally: &mut Tally) {
-    let minutes = if full { 10.0 } else { 0.5 };
+    let minutes = if full { 10.0 } else { 0.2 };
     let soaked = step("a short soak", || {
         let table = table(&Wanted { minutes, seed: None, json: false, only: None, planted: None })?;
         println!("{table}");
