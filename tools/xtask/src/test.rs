@@ -73,37 +73,26 @@ fn on_linux(root: &Path, full: bool, tally: &mut Tally) {
     };
     let tests = step("testing the workspace", || test_programs::run(&workspace, tally));
     tally.check("the workspace's tests build and run", tests);
-    // These build with few processes each, while tests under Wine wait.
-    thread::scope(|scope| {
-        let others = scope.spawn(fuzzed_and_counted);
-        // Only the seeds that are known find each of these bugs: new ones are not asked for.
-        let planted = Tests {
-            packages: &["--package", PLANTED],
-            environment: variables.get(..1).unwrap_or_default(),
-            documentation: false,
-            ..workspace
-        };
-        let tests = step("looking for planted bugs", || test_programs::run(&planted, tally));
-        tally.check("the tests with planted bugs build and run", tests);
-        let models = Tests { workspace: &loom(), packages: &["--workspace"], environment: &[], documentation: false };
-        let models = step("exploring the models", || test_programs::run(&models, tally));
-        tally.check("the models build and run", models);
-        formatting(root, tally);
-        // Shows S1401.
-        tally.check("inf/softndk.inx keeps the rules", inf::lint());
-        lints(root, tally);
-        tally.append(others.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-    });
-}
-
-/// The checks whose builds no other check uses.
-fn fuzzed_and_counted() -> Tally {
-    let mut tally = Tally::default();
+    // Only the seeds that are known find each of these bugs: new ones are not asked for.
+    let planted = Tests {
+        packages: &["--package", PLANTED],
+        environment: variables.get(..1).unwrap_or_default(),
+        documentation: false,
+        ..workspace
+    };
+    let tests = step("looking for planted bugs", || test_programs::run(&planted, tally));
+    tally.check("the tests with planted bugs build and run", tests);
+    let models = Tests { workspace: &loom(), packages: &["--workspace"], environment: &[], documentation: false };
+    let models = step("exploring the models", || test_programs::run(&models, tally));
+    tally.check("the models build and run", models);
+    formatting(root, tally);
+    // Shows S1401.
+    tally.check("inf/softndk.inx keeps the rules", inf::lint());
+    lints(root, tally);
     // Shows T7, T24.
     tally.check("a short run of the fuzzer", fuzz::smoke());
     let counted = bench::build().and_then(|program| instructions::check(&program));
     tally.check("posts and polls keep their budget of instructions", counted);
-    tally
 }
 
 /// The workspace of the models, whose own configuration says what makes the driver's atomics loom's.
