@@ -5,28 +5,12 @@ use std::time::Duration;
 use iwarp::terminate::{Cause, Terminate};
 use peer::{
     device::{Inbox, Side},
-    establish::{By, Scene},
     frames,
     raw::Raw,
 };
-use simkernel::{Session, boot_seeded, seeds};
 use soft_rdma::{Connector, Error, Outcome, Post, Remote, Status};
 
-/// Plays a test with connections begun by either side.
-fn play(what: impl Fn(&Session, &Scene)) {
-    for seed in seeds(6) {
-        for by in By::ALL {
-            let kernel = boot_seeded(seed);
-            kernel.hold_clock();
-            let scene = Scene::new(by, seed % 2 == 0);
-            what(&kernel, &scene);
-        }
-    }
-}
-
-fn pauses() {
-    (0..300).for_each(|_| simkernel::pause());
-}
+use crate::{pauses, play};
 
 const CANCELED: Status = Err(Error::Canceled);
 
@@ -67,7 +51,7 @@ fn the_peer_goes() {
     ];
     for (name, whole, before) in befores {
         for goes in [Goes::Finishes, Goes::Resets] {
-            play(|kernel, scene| {
+            play(6, |kernel, scene| {
                 println!("{name}, {goes:?}");
                 let (raw, side) = (scene.raw(), scene.side());
                 side.receive(1, 0, 64);
@@ -109,7 +93,7 @@ fn the_peer_goes() {
 #[test]
 fn the_peer_resets_behind_a_message_that_waits() {
     for behind in [0, 100, 2000] {
-        play(|_, scene| {
+        play(6, |_, scene| {
             let (raw, side) = (scene.raw(), scene.side());
             raw.send_frames([&frames::send(1, b"hello"), &frames::send(2, &vec![0; behind])]);
             pauses();
@@ -142,7 +126,7 @@ fn the_peer_terminates() {
         vec![0xff; 200],
     ];
     for body in bodies {
-        play(|_, scene| {
+        play(6, |_, scene| {
             let (raw, side) = (scene.raw(), scene.side());
             side.receive(1, 0, 64);
             reads(side);
@@ -162,7 +146,7 @@ fn the_peer_terminates() {
 /// The consumer disconnects: what was posted and sent is before the FIN, and no Terminate.
 #[test]
 fn this_side_disconnects() {
-    play(|_, scene| {
+    play(6, |_, scene| {
         let (raw, side) = (scene.raw(), scene.side());
         side.receive(1, 0, 64);
         side.post(2, &[side.sge(0, 5)], Post::Send(None)).unwrap();
@@ -187,7 +171,7 @@ fn this_side_disconnects() {
 // Shows S809.
 #[test]
 fn the_peer_does_not_finish() {
-    play(|kernel, scene| {
+    play(6, |kernel, scene| {
         let (raw, side) = (scene.raw(), scene.side());
         let done = Inbox::default();
         if Connector::disconnect(side.connector(), done.callback()) == Ok(Outcome::Pending) {
@@ -208,7 +192,7 @@ fn the_peer_does_not_finish() {
 /// An error of this side's, with a read of the peer unanswered: a Terminate says so (0, 0, 00).
 #[test]
 fn this_side_fails() {
-    play(|_, scene| {
+    play(6, |_, scene| {
         let (raw, side) = (scene.raw(), scene.side());
         // A send of what is no memory.
         let mut nowhere = side.sge(0, 64);

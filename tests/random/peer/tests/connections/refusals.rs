@@ -5,26 +5,10 @@ use iwarp::{
     segment::{Segment, Untagged},
     terminate::{Cause, MAX_BODY, Terminate},
 };
-use peer::{
-    device::Side,
-    establish::{By, Scene},
-    frames,
-    raw::Raw,
-};
-use simkernel::{Session, boot_seeded, seeds};
+use peer::{device::Side, establish::Scene, frames, raw::Raw};
 use soft_rdma::{Error, Post, Remote, Status};
 
-/// Plays a test with connections begun by either side.
-fn play(what: impl Fn(&Session, &Scene)) {
-    for seed in seeds(4) {
-        for by in By::ALL {
-            let kernel = boot_seeded(seed);
-            kernel.hold_clock();
-            let scene = Scene::new(by, seed % 2 == 0);
-            what(&kernel, &scene);
-        }
-    }
-}
+use crate::play;
 
 const CANCELED: Status = Err(Error::Canceled);
 const VIOLATION: Status = Err(Error::AccessViolation);
@@ -86,7 +70,7 @@ fn a_read_is_refused() {
     ];
     for (cause, expected) in causes {
         for body in [body, body_of_siw] {
-            play(|_, scene| {
+            play(4, |_, scene| {
                 let (raw, side) = (scene.raw(), scene.side());
                 let request = read(raw, side, 10);
                 terminate(raw, &body(cause, &request));
@@ -101,14 +85,14 @@ fn a_read_is_refused() {
 // Shows S806.
 #[test]
 fn one_of_several_reads_is_refused() {
-    play(|_, scene| {
+    play(4, |_, scene| {
         let (raw, side) = (scene.raw(), scene.side());
         let requests = [10, 11, 12].map(|context| read(raw, side, context));
         raw.send_frames([&frames::answer(true, 1, 0, &[b'a'; 16])]);
         terminate(raw, &body(Cause::STAG, &requests[1]));
         ends(scene, &[(10, Ok(())), (11, VIOLATION), (12, CANCELED)]);
     });
-    play(|_, scene| {
+    play(4, |_, scene| {
         let (raw, side) = (scene.raw(), scene.side());
         let requests = [10, 11, 12].map(|context| read(raw, side, context));
         terminate(raw, &body(Cause::ACCESS, &requests[2]));
@@ -119,7 +103,7 @@ fn one_of_several_reads_is_refused() {
 /// Half an answer has come.
 #[test]
 fn a_read_is_refused_in_the_middle() {
-    play(|_, scene| {
+    play(4, |_, scene| {
         let (raw, side) = (scene.raw(), scene.side());
         let request = read(raw, side, 10);
         raw.send_frames([&frames::answer(false, 1, 0, &[b'a'; 8])]);
@@ -137,7 +121,7 @@ fn what_was_sent_behind_a_read_is_refused() {
         (Cause::TAGGED_STAG, 2, [CANCELED, CANCELED, VIOLATION, CANCELED]),
     ];
     for (cause, which, statuses) in refusals {
-        play(|_, scene| {
+        play(4, |_, scene| {
             let (raw, side) = (scene.raw(), scene.side());
             let elsewhere = Remote { address: 0x9000, token: 0x1234 };
             let mut sent = vec![read(raw, side, 10)];
@@ -172,7 +156,7 @@ fn a_send_is_refused() {
         (Cause::TAGGED_STAG, CANCELED),
     ];
     for (cause, expected) in causes {
-        play(|_, scene| {
+        play(4, |_, scene| {
             let (raw, side) = (scene.raw(), scene.side());
             read(raw, side, 10);
             side.post(11, &[side.sge(0, 64)], Post::Send(None)).unwrap();
@@ -195,7 +179,7 @@ fn what_is_half_sent_is_refused() {
         (Cause::NO_BUFFER, &send, Error::TimedOut),
     ];
     for (cause, segment, error) in refusals {
-        play(|kernel, scene| {
+        play(4, |kernel, scene| {
             let (raw, side) = (scene.raw(), scene.side());
             kernel.limit_in_flight(1000);
             let post = if *segment == write { Post::Write(REMOTE) } else { Post::Send(None) };
@@ -246,7 +230,7 @@ fn what_is_not_ours_is_not_refused() {
         bodies.push((format!("{length} bytes of a body"), Box::new(cut)));
     }
     for (name, body) in &bodies {
-        play(|_, scene| {
+        play(4, |_, scene| {
             println!("{name}");
             let (raw, side) = (scene.raw(), scene.side());
             read(raw, side, 10);

@@ -14,7 +14,7 @@ use platform::PoolQuota;
 use simkernel::{Purpose, Session, boot_seeded, seeds};
 use soft_rdma::{Adapter, Device, limits};
 
-use super::pauses;
+use crate::pauses;
 
 /// Bytes that a connection has which has asked for nothing: 1 KiB for what it asks, and itself.
 const HALF_OPEN: usize = 3 << 10;

@@ -5,28 +5,11 @@ mod traffic;
 
 use std::time::Duration;
 
-use peer::{
-    device::Inbox,
-    establish::{By, Scene},
-};
-use simkernel::{Session, boot_seeded, seeds};
+use peer::{device::Inbox, establish::Scene};
+use simkernel::Session;
 use soft_rdma::{Connector, Outcome};
 
-/// Plays a test with connections begun by either side.
-fn play(count: u64, what: impl Fn(&Session, &Scene)) {
-    for seed in seeds(count) {
-        for by in By::ALL {
-            let kernel = boot_seeded(seed);
-            kernel.hold_clock();
-            let scene = Scene::new(by, seed % 2 == 0);
-            what(&kernel, &scene);
-        }
-    }
-}
-
-fn pauses() {
-    (0..300).for_each(|_| simkernel::pause());
-}
+use crate::pauses;
 
 /// The consumer disconnects, and the peer does nothing about it: after five seconds there is no connection.
 fn disconnect(kernel: &Session, scene: &Scene) {

@@ -12,7 +12,8 @@ use platform::SENDS;
 use simkernel::{Session, boot_seeded, seeds};
 use soft_rdma::{Access, Error, Post, Remote};
 
-use super::{disconnect, pauses, play};
+use super::disconnect;
+use crate::{pauses, play};
 
 /// Bytes that a connection may have grown by: its buffers at their largest (four times 128 KiB out, 128 KiB in).
 const MOST: usize = 660 << 10;

@@ -11,7 +11,8 @@ use peer::{
 };
 use soft_rdma::{Connector, Error, Outcome, ReadLimits, limits};
 
-use super::{data, device_posts, pauses, peer_receives, peer_sends, play, play_often};
+use super::{data, device_posts, peer_receives, peer_sends, play, play_often};
+use crate::pauses;
 
 /// Byte for byte.
 #[test]

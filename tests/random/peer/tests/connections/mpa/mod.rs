@@ -22,11 +22,6 @@ fn play_often(count: u64, mut what: impl FnMut(&Session)) {
     }
 }
 
-/// Lets others run for a while.
-fn pauses() {
-    (0..300).for_each(|_| simkernel::pause());
-}
-
 /// Sends a message from the peer, with this number.
 fn peer_sends(Connected { raw, side }: &Connected, number: u32) {
     side.receive(7, 0, 16);

@@ -9,7 +9,8 @@ use peer::{
 };
 use soft_rdma::{Connector, Error, Outcome, ReadLimits, limits};
 
-use super::{data, device_posts, pauses, peer_receives, peer_sends, play};
+use super::{data, device_posts, peer_receives, peer_sends, play};
+use crate::pauses;
 
 /// What the device answers to a Request, and what its consumer is told of that.
 struct Answered {

@@ -13,7 +13,8 @@ use peer::{
 use simkernel::{Session, SimKernel, scope};
 use soft_rdma::{Adapter, Connector, Error, Outcome, Status};
 
-use super::{device_posts, pauses, peer_receives, peer_sends, play, play_often};
+use super::{device_posts, peer_receives, peer_sends, play, play_often};
+use crate::pauses;
 
 fn request() -> Vec<u8> {
     frames::mpa_frame(&frames::plain(FrameKind::Request, frames::enhanced(RtrKinds::WRITE)))

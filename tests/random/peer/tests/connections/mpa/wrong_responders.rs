@@ -12,7 +12,8 @@ use peer::{
 use simkernel::Session;
 use soft_rdma::{Connector, Error, Outcome, Status};
 
-use super::{data, pauses, play};
+use super::{data, play};
+use crate::pauses;
 
 /// A connect whose Request has come.
 struct Asked {
