@@ -51,7 +51,7 @@ use crate::{
 
 impl<H: Host> File<H> {
     /// Serves a request of the process with number `process`: completes or pends it. Returns the status that the dispatch routine has to
-    /// return: that of the completed request, or STATUS_PENDING.
+    /// return: the completed request's status, or STATUS_PENDING.
     ///
     /// STATUS_INVALID_DEVICE_REQUEST: the request comes from another process than the one that opened the file, which is possible as
     /// handles can be inherited and duplicated. The addresses in such a request mean other memory.

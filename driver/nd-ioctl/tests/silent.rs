@@ -119,7 +119,7 @@ fn what_is_given_up_follows_a_request_by_code() {
         doorbell(&user, own.qp);
         (0..500).for_each(|_| pause());
         assert_eq!(by_code(103), STATUS_NO_MORE_ENTRIES, "seed {seed}");
-        // The doorbell of the queue pair comes before that of the CQ, while the ring of completions has room for one.
+        // The program rings the queue pair's doorbell before the CQ's; the ring of completions has room for one.
         let mut completions = own.completions();
         assert_eq!(completions.poll(1, |_| {}), 1);
         doorbell(&user, own.qp);

@@ -107,9 +107,9 @@ fn an_empty_ring_is_polled_for_some_runs_unless_a_completion_is_to_come() {
     assert_eq!(runs(&ring, AWAITS), 15);
 }
 
-/// The ring is served once more after a bad index is found before the sleep, and is reported as broken once; after that it sleeps.
+/// A ring whose index turns out bad at the last check does not sleep: the next run reports it as broken, once, and then it sleeps.
 #[test]
-fn an_index_that_becomes_wild_before_the_sleep_is_told_of_once() {
+fn a_bad_index_found_before_the_sleep_is_reported_once() {
     let _session = boot();
     let (sends, ring) = new();
     assert_eq!(run(&ring, ServeMode { polls_on: false, ..AWAITS }), (vec![], Next::Sleep));

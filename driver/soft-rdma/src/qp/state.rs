@@ -313,10 +313,10 @@ impl<P: Platform> LockedQp<P> {
     pub(crate) fn finish_oldest(&mut self) -> Option<EndedRequest<P>> {
         match self.outstanding.checked_sub(1) {
             None => self.restart(),
-            Some(sent) => {
-                self.outstanding = sent;
+            Some(outstanding) => {
+                self.outstanding = outstanding;
                 // Only a flush removes a read without its response, and it removes all requests.
-                self.open_reads = if sent == 0 { 0 } else { self.open_reads };
+                self.open_reads = if outstanding == 0 { 0 } else { self.open_reads };
                 self.to_confirm = self.to_confirm.saturating_sub(1);
             }
         }

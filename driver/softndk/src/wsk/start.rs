@@ -1,7 +1,7 @@
 //! The start of a socket, as a connection or as a listener: calls of WSK, one after the other, with one IRP.
 //!
 //! Completion routines do not call WSK, as they may run deep in a stack that has called this driver. If WSK completes the IRP before the
-//! call returns, the calling thread takes the next step, else a DPC does, or a close that was cancelling the IRP meanwhile.
+//! call returns, the calling thread takes the next step; else a DPC does, or a thread that cancels the IRP at that moment to close the socket.
 
 use core::{
     cell::{Cell, UnsafeCell},

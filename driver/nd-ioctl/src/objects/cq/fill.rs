@@ -20,7 +20,7 @@ use crate::tables::pended::{Event, Pended};
 /// The most bursts that one run of the deferred call moves into a ring.
 const BURSTS: u32 = 8;
 
-/// The queue pair of each completion, set where it differs from that of the completion before. For a freed queue pair, its SRQ, if the SRQ
+/// The queue pair of each completion, set where it differs from the previous completion's. For a freed queue pair, its SRQ, if the SRQ
 /// has a ring.
 type Reporters<H> = [Option<Object<H>>; BURST];
 

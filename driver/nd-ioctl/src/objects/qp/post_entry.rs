@@ -1,5 +1,5 @@
 //! Posts one request to a queue pair. This is the hot path: it allocates nothing, except from the third fast registration of one region in
-//! the queue on, and takes the lock of the queue's turn and, for an object that the request names, that of the handles.
+//! the queue on. It takes the lock of the queue's turn and, if the request names an object, the lock of the handles.
 #![allow(non_upper_case_globals, reason = "C names of operation types in patterns")]
 
 use ndk_abi::describe::ZeroInit;

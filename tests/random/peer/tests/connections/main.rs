@@ -1,4 +1,4 @@
-//! A device and one connection after another with peers that are not this device. One program, as each compiles the provider once more.
+//! A device and its connections with peers that are not this device. One program, as each test program compiles the provider.
 
 mod captures;
 mod confirmations;
