@@ -41,14 +41,15 @@ pub fn build() -> Result<()> {
     fs::create_dir_all(dist.join("wine"))?;
     let driver = step("building softndk.sys", || cross::build(""))?;
     copy(&driver, &dist.join("softndk.sys"))?;
-    let programs = step("building ndharness.exe", || windows_build(["--package", "ndharness"]))?;
-    copy(&programs.join("ndharness.exe"), &dist.join("ndharness.exe"))?;
-    let programs = step("building ndkctl.exe", || windows_build(["--package", "ndkctl"]))?;
-    copy(&programs.join("ndkctl.exe"), &dist.join("ndkctl.exe"))?;
-    let provider = step("building softnd.dll", || windows_build(["--package", "softnd"]))?;
-    copy(&provider.join("softnd.dll"), &dist.join("softnd.dll"))?;
+    // In one go: what two of them need is built once.
+    let programs = ["ndharness", "ndkctl", "softnd"].map(|package| ["--package", package]);
+    let programs =
+        step("building ndharness.exe, ndkctl.exe and softnd.dll", || windows_build(programs.as_flattened()))?;
+    for program in ["ndharness.exe", "ndkctl.exe", "softnd.dll"] {
+        copy(&programs.join(program), &dist.join(program))?;
+    }
     step("building nd-cpp.exe", || nd_cpp::build(&dist.join("wine/nd-cpp.exe")))?;
-    let stand_ins = step("building the stand-ins", || windows_build(STAND_INS))?;
+    let stand_ins = step("building the stand-ins", || windows_build(&STAND_INS))?;
     for (built, name) in STAND_IN_FILES {
         copy(&stand_ins.join(built), &dist.join("wine").join(name))?;
     }
@@ -88,8 +89,8 @@ pub fn build_test_driver() -> Result<()> {
 }
 
 /// Builds what these arguments of cargo name, and returns the folder where the binaries lie.
-fn windows_build(packages: [&str; 2]) -> Result<PathBuf> {
-    run(&mut windows_cargo("build", &packages)?)?;
+fn windows_build(packages: &[&str]) -> Result<PathBuf> {
+    run(&mut windows_cargo("build", packages)?)?;
     Ok(paths::root().join(WINDOWS).join(TARGET_PROGRAMS).join("release"))
 }
 
