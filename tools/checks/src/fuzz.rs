@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use build::command::{cargo, run, step};
 use build::paths;
 
-/// NDK calls, control requests, rings, and a peer's MPA frames and FPDUs made of bytes; what each is tried with in every run of all tests.
+/// NDK calls, control requests, rings, and a peer's MPA frames and FPDUs made of bytes; how many inputs a short run of each has.
 const TARGETS: [(&str, u64); 5] =
     [("ndk_calls", 200), ("ioctls", 100), ("rings", 100), ("mpa", 20_000), ("receive", 150)];
 /// What the fuzzer is built for; with a target named, build scripts and macros stay without the instrumentation.
@@ -50,7 +50,7 @@ fn fuzz_one(target: &str, limit: Limit) -> Result<()> {
     found
 }
 
-/// Short runs that are always the same ones: for `cargo xtask test`.
+/// Short runs that are always the same ones: for `cargo xtask test --full`.
 pub fn smoke() -> Result<()> {
     for (target, runs) in TARGETS {
         let corpus = paths::root().join("target/fuzz/smoke").join(target);

@@ -29,7 +29,7 @@ enum Task {
     Run,
     /// Run every test: the workspace, lints, the driver under Wine; the last line counts them
     Test {
-        /// Ten times the random work
+        /// Ten times the random work, and the fuzzer
         #[arg(long)]
         full: bool,
     },

@@ -34,7 +34,7 @@ fn play<O: for<'a> arbitrary::Arbitrary<'a> + std::fmt::Debug>(
     assert!(!is_all || all.len() >= least_outcomes, "only {} outcomes", all.len());
 }
 
-// Shows T21.
+// Shows T21, T24.
 #[test]
 fn rings_that_are_not_as_they_should_be() {
     play(150, 60, rings::run);
