@@ -125,6 +125,7 @@ fn the_state_of_the_connection_is_told_at_once() {
         driver.memory().set_state(state);
         let mut post = |operation| ring.post(&head(operation, 0), &[], &[]);
         assert_eq!([post(SEND), post(READ), post(RECEIVE)], [of_send, of_read, of_receive], "state {state}");
+        assert_eq!(ring.has_ended(), state == SOFTNDK_RING_ENDED, "state {state}");
     }
 }
 

@@ -8,7 +8,7 @@ use peer::{
     frames::{READS, answer, read, send, send_and_invalidate, send_part, write},
 };
 use simkernel::SimKernel;
-use soft_rdma::{Access, Error, MemoryRegion, MemoryWindow, ProtectionDomain, Sge, Status};
+use soft_rdma::{Access, BindRange, Error, MemoryRegion, MemoryWindow, Post, ProtectionDomain, Sge, Status};
 
 use super::check::Headers;
 
@@ -26,6 +26,8 @@ pub(crate) struct Targets {
     /// It could be registered by a request, and is not.
     pub(crate) fast: Region,
     window: Arc<MemoryWindow<SimKernel>>,
+    /// A window on all, without the right to read.
+    pub(crate) not_read_by_window: Arc<MemoryWindow<SimKernel>>,
     /// Bytes of all pages.
     pub(crate) size: u64,
     /// What was deregistered.
@@ -41,14 +43,21 @@ impl Targets {
         let gone = side.region_of(&side.pd, remote).unwrap();
         let fast = MemoryRegion::new(&side.pd, true).unwrap();
         MemoryRegion::initialize_fast(&fast, 4, true).unwrap();
+        let all = side.region_of(&side.pd, remote).unwrap();
+        let size = side.pages.size() as u64;
+        let not_read_by_window = MemoryWindow::new(&side.pd).unwrap();
+        let bind_range = BindRange { address: BASE, length: size, access: Access::REMOTE_WRITE };
+        side.post(1, &[], Post::Bind(&not_read_by_window, &all, bind_range)).unwrap();
+        assert_eq!(side.completed(1), [(1, Ok(()))]);
         Self {
-            all: side.region_of(&side.pd, remote).unwrap(),
+            all,
             foreign: side.region_of(&other, remote).unwrap(),
             not_written: side.region_of(&side.pd, remote.difference(Access::REMOTE_WRITE)).unwrap(),
             not_read: side.region_of(&side.pd, remote.difference(Access::REMOTE_READ)).unwrap(),
             fast,
             window: MemoryWindow::new(&side.pd).unwrap(),
-            size: side.pages.size() as u64,
+            not_read_by_window,
+            size,
             gone: gone.token(),
             privileged: ProtectionDomain::privileged_token(&side.pd).unwrap(),
         }
