@@ -1,4 +1,4 @@
-//! What TCP has to say about addresses and ports: it knows those of others too.
+//! Listens and connects that fail because of TCP's addresses and ports, which other processes use too.
 
 mod common;
 
@@ -12,7 +12,7 @@ use soft_rdma::{Adapter, Connect, Connector, Device, Error, Listener, Outcome, S
 
 use common::{Arc, HOST, LIMITS, OTHER_HOST, awaited, ignore, listener, machine, side};
 
-/// What a listen comes to.
+/// The result of a listen.
 fn listen(listener: &Arc<Listener<SimKernel>>, host: IpAddr, port: u16) -> Status {
     let (done, wait) = awaited();
     match Listener::listen(listener, SocketAddr::new(host, port), done) {
@@ -21,7 +21,7 @@ fn listen(listener: &Arc<Listener<SimKernel>>, host: IpAddr, port: u16) -> Statu
     }
 }
 
-/// What a connect from `host` comes to; nobody accepts.
+/// The result of a connect from `host`; the passive side never accepts.
 fn connect(adapter: &Arc<Adapter<SimKernel>>, host: IpAddr, remote: SocketAddr) -> Status {
     let pages = Pages::new(1);
     let active = side(adapter, Connector::new(adapter).unwrap(), &pages);
@@ -62,7 +62,7 @@ fn a_port_that_tcp_knows_to_be_taken() {
     }
 }
 
-/// Each gets one that nobody has.
+/// Each listener gets a free port.
 #[test]
 fn ports_that_tcp_picks() {
     for seed in seeds(20) {
@@ -82,7 +82,7 @@ fn ports_that_tcp_picks() {
     }
 }
 
-/// Whoever listens may be another process with the same address, or another machine.
+/// The listener may be in another process with the host's address, or on another machine.
 #[test]
 fn connects_that_find_somebody_and_that_do_not() {
     for seed in seeds(20) {
@@ -93,7 +93,7 @@ fn connects_that_find_somebody_and_that_do_not() {
         let listeners = [listener(&other), listener(&far)];
         for (listener, host) in listeners.iter().zip([HOST, OTHER_HOST]) {
             assert_eq!(listen(listener, host, 5445), Ok(()));
-            // Its consumer closes the connector, which is to the peer as if it had refused.
+            // The consumer closes the connector: the peer sees a refusal.
             assert_eq!(connect(&one, HOST, SocketAddr::new(host, 5445)), Err(Error::ConnectionRefused));
             assert_eq!(connect(&one, HOST, SocketAddr::new(host, 5446)), Err(Error::ConnectionRefused));
         }
@@ -106,7 +106,7 @@ fn connects_that_find_somebody_and_that_do_not() {
     }
 }
 
-/// Two threads take one address away, and one of them adds another: each does so once, and all others stay.
+/// Two threads remove one address, and one of them adds another: each change happens once, and all other addresses stay.
 #[test]
 fn the_list_of_addresses_changes_on_two_threads() {
     let address = |host| IpAddr::from([192, 0, 2, host]);

@@ -11,7 +11,7 @@ use common::{Side, accepted};
 
 /// Bytes of a message, in two entries: two steps of the engine.
 const MESSAGE: usize = 128;
-/// Where the buffers of the receiver begin; those of the sender are below.
+/// Where the receiver's buffers begin; the sender's are below.
 const RECEIVES: usize = 4096;
 
 fn entries(side: &Side, offset: usize, length: usize) -> [Sge; 2] {
@@ -34,7 +34,7 @@ fn send(side: &Side, number: usize) -> Result<(), Error> {
     QueuePair::post(&side.queue_pair, number, &entries, Flags::empty(), Post::<SimKernel>::Send(None))
 }
 
-/// Has `flusher` flush when a part of the message is placed, and somebody else call `next` once it has been told.
+/// `flusher` flushes when a part of the message is placed; another thread calls `next` after the flusher's first completion.
 fn play(seed: u64, next: impl Fn(&Side, &Side) + Sync, flusher: impl Fn(&Side, &Side) -> Side) {
     let kernel = boot_seeded(seed);
     let pages = Pages::new(2);
@@ -91,7 +91,7 @@ fn a_message_does_not_go_on_in_the_receive_after_a_flushed_one() {
     }
 }
 
-/// Cancels sends that wait; a receive posted once the first of them is reported is not for that flush any more.
+/// The flush cancels waiting sends; it does not cancel a receive that is posted after the first of them has completed.
 #[test]
 fn a_flush_leaves_the_receives_that_come_later() {
     for seed in seeds(600) {

@@ -1,4 +1,4 @@
-//! Posts call nobody back: who posts may hold a lock of its own, which its callbacks take.
+//! A post calls no callback: the posting thread may hold a consumer's lock, which the consumer's callbacks take.
 #![expect(unsafe_code, reason = "callbacks are promised to be valid, as a kernel consumer does")]
 
 mod common;
@@ -39,7 +39,7 @@ fn a_post_does_not_report_the_close_of_the_peer() {
         let pages = Pages::new(1);
         let (sender, receiver) = accepted(&kernel, &pages);
         assert_eq!(Connector::complete_connect(&sender.connector, None), Ok(Outcome::Done));
-        // It waits for a receive, and whoever posts that has it go on.
+        // The send waits for a receive; the post of that receive schedules it.
         QueuePair::post(&sender.queue_pair, 1, &[], Flags::empty(), Post::Send(None)).unwrap();
         kernel.flush_dpcs();
         let Side { connector, queue_pair, .. } = sender;

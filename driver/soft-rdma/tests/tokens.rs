@@ -44,7 +44,7 @@ fn binds_do_not_bring_back_the_token_of_a_region() {
     assert!(regions.iter().all(|region| region.token() != old), "{old:#x} is back");
 }
 
-/// A bind that is not accepted uses up no key: else the token of the binding would soon come again.
+/// A refused bind uses up no key: otherwise the window's current token would be given out again soon.
 #[test]
 fn a_refused_bind_leaves_the_token_alone() {
     let kernel = boot();
@@ -70,7 +70,7 @@ fn a_refused_bind_leaves_the_token_alone() {
 /// Places in the table that are used in turn, by a region or a window that is alone: 64 in each of 64 shards.
 const PLACES: usize = 64 * 64;
 
-/// A peer's old token gets nowhere until all keys of its place have been used, which therefore is not soon.
+/// A peer's old token is refused until all keys of its place have been used, and a freed place is reused last.
 // Shows S503.
 #[test]
 fn freed_places_rest() {

@@ -1,4 +1,4 @@
-//! Windows that are invalidated by the peer and bound again at the same time.
+//! The peer invalidates a window while its owner binds it again.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn an_invalidation_by_the_peer_does_not_end_the_next_binding() {
         });
         kernel.flush_dpcs();
         let done = owner.completions();
-        // Else the bind ended the first binding before the peer could, and the connection is gone.
+        // Otherwise the bind ended the first binding before the peer's invalidation, and the connection is aborted.
         if done.len() == 3 && done.iter().all(|completion| completion.status.is_ok()) {
             both += 1;
             let invalidate = Post::InvalidateWindow(&window);

@@ -138,7 +138,7 @@ fn writes_and_reads() {
     });
 }
 
-/// Each device counts what leaves it and what comes to it: data of sends, writes and answers to reads, and how many of these.
+/// Each device counts its data out and in: the bytes of sends, writes and read responses, and how many of these there were.
 // Shows S1501.
 #[test]
 fn each_device_counts_what_it_sends_and_receives() {
@@ -199,7 +199,7 @@ fn a_connect_that_cannot_be_completed_has_failed() {
     }
 }
 
-/// The addresses are those of TCP, whose port the active side has not chosen.
+/// The addresses in the list are TCP's; TCP has picked the active side's port.
 // Shows S1310.
 #[test]
 fn connections_over_a_wire_are_listed_as_those_of_tcp() {
@@ -241,7 +241,7 @@ fn reads_among_sends_are_reported_in_order() {
     });
 }
 
-/// Each answer goes to its own read.
+/// Each read response reaches its own read.
 #[test]
 fn answers_of_reads_under_way_at_once() {
     play(|active, passive, pages| {
@@ -265,7 +265,7 @@ fn answers_of_reads_under_way_at_once() {
     });
 }
 
-/// A send that comes before a receive is posted waits, as it does in one device.
+/// A send that arrives before a receive is posted waits, as it does in one device.
 #[test]
 fn a_send_waits_for_a_receive() {
     play(|active, passive, _| {
@@ -276,7 +276,7 @@ fn a_send_waits_for_a_receive() {
     });
 }
 
-/// But not for ever.
+/// A send does not wait without end.
 // Shows S807.
 #[test]
 fn a_send_does_not_wait_for_ever() {
@@ -311,7 +311,8 @@ fn a_send_tells_what_it_invalidates_and_solicits() {
     });
 }
 
-/// What a peer may not do ends the connection. It is told why, which a read waits for.
+/// An access that the peer may not make ends the connection. The Terminate says why: a read reports that cause; a write has succeeded
+/// before.
 #[test]
 fn access_that_is_not_allowed() {
     type Wrong = fn(Remote) -> Post<'static, SimKernel>;
@@ -337,7 +338,7 @@ fn access_that_is_not_allowed() {
     }
 }
 
-/// Whoever traces learns which machine has ended the connection, and why.
+/// The notices say which machine ended the connection, and why.
 // Shows S1505.
 #[test]
 fn terminates_are_noticed() {
@@ -378,7 +379,7 @@ fn a_disconnect_is_seen_by_the_peer() {
         assert!(disconnect(active).is_ok());
         assert_eq!(statuses(&completions(active, 1)), [Err(Error::Canceled)]);
         wait_until(|| passive.device.counters().read()[Counter::ActiveConnections] == 0);
-        // It is taken, and cancelled with the receive.
+        // The send has arrived, and is cancelled with the receive.
         QueuePair::post(&passive.queue_pair, 1, &[], Flags::SILENT_SUCCESS, Post::Send(None)).unwrap();
         assert!(passive.completions().is_empty(), "nothing is flushed before the consumer does");
         QueuePair::flush(&passive.queue_pair);

@@ -1,4 +1,4 @@
-//! The addresses of the device, which come and go while it runs.
+//! The device's list of addresses, which changes while the device runs.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -34,7 +34,7 @@ fn an_address_that_comes_late_and_goes() {
         let listener = world.adapter.create_listener().expect("a listener");
         assert_eq!(listener.listen(late), STATUS_INVALID_ADDRESS);
         let connect = || scene.connector.connect(&scene.active.qp, local, late, (1, 1), &[]);
-        // In the network there is a machine with it, where nobody listens.
+        // In the simulated network, a machine with this address refuses the connect: it has no listener.
         assert_eq!(connect().wait(), STATUS_CONNECTION_REFUSED);
 
         assert_eq!(world.provider.add_address(ip), Ok(()));
@@ -44,7 +44,7 @@ fn an_address_that_comes_late_and_goes() {
         assert_eq!((passive.local_address(), passive.peer_address()), (Ok(late), scene.connector.local_address()));
         passive.close_now();
         connected.wait();
-        // When it goes nobody gets to its listener any more.
+        // After the provider has dropped the address, no connect reaches its listener.
         assert_eq!(world.provider.retain_addresses(|held| held != ip), Ok(()));
         assert_eq!(connect().wait(), STATUS_CONNECTION_ABORTED, "TCP of the simulated network has it still");
         listener.close_now();
@@ -52,7 +52,7 @@ fn an_address_that_comes_late_and_goes() {
     scene.close(true);
 }
 
-/// A listener on the unspecified address stands for those that come later, too.
+/// A listener on the unspecified address also listens on the addresses that are added later.
 // Shows S712.
 #[test]
 fn a_wildcard_listener_gets_later_addresses() {
@@ -142,7 +142,7 @@ fn several_threads_add() {
             let provider = &provider;
             scope.spawn(move || {
                 for host in 0..50 {
-                    // Half of them are everybody's.
+                    // All four threads add the even hosts of net 9; each thread adds the odd hosts of its own net.
                     let net = if host % 2 == 0 { 9 } else { thread };
                     assert_eq!(provider.add_address([10, 0, net, host].into()), Ok(()));
                 }

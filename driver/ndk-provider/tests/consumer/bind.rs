@@ -96,7 +96,7 @@ fn the_peer_reaches_the_part() {
     assert_eq!(scene.region.pages.read(0, 100), [0; 100]);
     assert_eq!(scene.read(300, 500, token), STATUS_SUCCESS);
     assert_eq!(scene.local.pages.read(PAGE_SIZE, 500), bytes[200..700]);
-    // Nothing of that went by the region's own token, which gives the peer no rights.
+    // The peer has read and written by the window's token: the region's own token gives it no rights.
     assert_eq!(scene.read(300, 500, scene.region.token), STATUS_ACCESS_VIOLATION);
     scene.close();
 }
@@ -237,7 +237,7 @@ fn it_needs_a_connection_and_a_registered_region() {
     scene.close();
 }
 
-/// A window is of the queue pair that bound it (InfiniBand's type 2): another connection into the same domain is refused.
+/// A window belongs to the queue pair that bound it (InfiniBand's type 2): a connection of another queue pair in the domain is refused.
 // Shows S603, T28.
 #[test]
 fn a_window_is_of_its_queue_pair() {

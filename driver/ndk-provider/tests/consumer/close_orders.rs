@@ -72,7 +72,7 @@ const RELATIONS: [(Object, Object); 20] = [
     (Connector(0), ReceiveCq(0)),
 ];
 
-/// One close: when it was called, what came of it, and when the call returned.
+/// One close: when the test called it, its request, and when the call returned.
 struct Closed {
     object: Object,
     called: u64,
@@ -81,7 +81,8 @@ struct Closed {
 }
 
 impl Closed {
-    /// When it was over for its antecedents: when the callback had returned; inline, they may go inside of the call.
+    /// When an antecedent's close may complete: when the completion callback has returned. If the close completed inline, that may be
+    /// within the call.
     fn over(&self) -> u64 {
         if self.request.pended() { self.request.completion.calls()[0].ended.expect("waited for") } else { self.called }
     }
@@ -195,7 +196,7 @@ fn closed_in_any_order(world: &World, seed: u64) {
     }
 }
 
-/// Each close completes once, after those of its successors, and nothing is left of any of them.
+/// Each close completes once, after the closes of the object's successors; no object is left.
 // Shows S1202.
 #[test]
 fn every_order() {
@@ -207,7 +208,7 @@ fn every_order() {
     }
 }
 
-/// The same on real threads.
+/// Like `every_order`, on real threads.
 // Shows S1202.
 #[test]
 fn every_order_in_parallel() {

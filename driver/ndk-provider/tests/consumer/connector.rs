@@ -295,7 +295,7 @@ fn a_queue_pair_has_one_connection() {
     assert_eq!(attempt(), STATUS_CONNECTION_ACTIVE);
     let reused = scene.connector.connect(&scene.active.qp, loopback(0), scene.remote(), (1, 1), &[]);
     assert_eq!(reused.wait(), STATUS_CONNECTION_ACTIVE);
-    // No event came of the refused attempts.
+    // The refused attempts led to no connect event.
     world.settle();
     assert_eq!(scene.listener.events.count(), 1);
     again.close_now();

@@ -66,7 +66,7 @@ fn rule_4_a_notification_waits_for_the_running_callback() {
     }
 }
 
-/// Rule 3: it came after the last callback was called, though before that returned.
+/// Rule 3: the entry arrived after the last callback was called, and before it returned.
 #[test]
 fn rule_3_an_entry_that_came_during_the_callback_satisfies_the_next_arm() {
     let world = World::new();
@@ -96,7 +96,7 @@ fn rule_3_entries_that_were_there_at_the_callback_satisfy_nothing() {
     pair.close();
 }
 
-/// Rule 5, at its edge: the first arm is satisfied, its callback not called yet. The second is for what comes after that.
+/// Rule 5, at its edge: the first arm is satisfied, its callback is not called yet. The second arm waits for a later completion.
 #[test]
 fn rule_5_a_second_arm_while_a_notification_is_due_is_kept() {
     let world = World::new();
@@ -157,8 +157,8 @@ fn rule_7_a_solicited_arm_looks_for_a_solicited_entry_among_the_older_ones() {
     }
 }
 
-/// Rules 1 and 7b: a consumer that polls on a thread of its own (poll, arm, poll, wait) is woken for everything, whatever it
-/// arms for; callbacks come while it polls.
+/// Rules 1 and 7b: a consumer that polls on its own thread (poll, arm, poll, wait) is notified of every completion, with either kind of
+/// arm; callbacks run while it polls.
 #[test]
 fn rule_7b_a_polling_thread_is_woken_for_everything() {
     const MESSAGES: usize = 3000;
@@ -201,7 +201,7 @@ fn rule_7b_a_polling_thread_is_woken_for_everything() {
     }
 }
 
-/// Rule 10: nothing is called once the close is complete, whatever was due, and whoever sends.
+/// Rule 10: once the close is complete, the provider calls no callback, also when a notification was due or the peer sends.
 // Shows S307.
 #[test]
 fn rule_10_no_callback_after_the_close() {

@@ -66,7 +66,7 @@ fn overrun_kills_the_queue_and_its_queue_pairs() {
         let calls = cq.notified.wait_for(before + 1);
         assert_eq!(calls[before].status, STATUS_BUFFER_OVERFLOW);
         pair.assert_aborted();
-        // What was there before can be polled; nothing comes after it, not even what is flushed.
+        // The entries from before the overrun can be polled; the queue takes no entry after it, not even cancelled receives.
         assert_eq!(cq.wait(2).len(), 2);
         pair.passive.qp.flush();
         world.assert_empty(cq);
@@ -79,7 +79,7 @@ fn overrun_kills_the_queue_and_its_queue_pairs() {
     }
 }
 
-/// A queue that nobody armed tells of its death when it is armed.
+/// A queue that was not armed when it died notifies at its next arm.
 #[test]
 fn overrun_is_told_to_a_later_arm() {
     let world = World::new();
@@ -115,7 +115,7 @@ fn overrun_ends_idle_connections() {
     }
 }
 
-/// What waits on a dead queue is dropped; what a living one can report comes there, cancelled.
+/// A request on a dead queue is dropped; a request on a live queue completes there, cancelled.
 // Shows S216.
 #[test]
 fn overrun_flushes_to_the_queue_that_lives() {
@@ -123,7 +123,7 @@ fn overrun_flushes_to_the_queue_that_lives() {
     let pair = Pair::with(&world.adapter, Options { cq_depth: 4, ..Options::default() });
     let killer = Killer::new(&world, pair.passive.initiator_cq);
     (0..3).for_each(|context| assert_eq!(pair.passive.qp.receive(context, &[]), STATUS_SUCCESS));
-    // Nobody receives them.
+    // The peer has posted no receive, so these sends wait.
     (0..3).for_each(|context| assert_eq!(pair.passive.qp.send(context, &[], 0), STATUS_SUCCESS));
     killer.kill(&world, 4);
     pair.assert_aborted();
@@ -201,7 +201,7 @@ fn close_half(pair: &Pair) {
     pair.listener.close_now();
 }
 
-/// A queue pair that takes its receives from a shared queue: the receives stay there, for others.
+/// A queue pair with a shared queue: the receives stay in the shared queue, for the other queue pairs.
 // Shows S406.
 #[test]
 fn overrun_leaves_shared_receives() {
@@ -256,7 +256,7 @@ fn queue_pairs_of_a_dead_queue_are_not_connected() {
     for qp in [side.qp, new] {
         let connector = world.adapter.create_connector().expect("a connector");
         assert_eq!(connector.connect(&qp, loopback(0), remote, (1, 1), &[]).wait(), STATUS_INTERNAL_ERROR);
-        // The same on the other side.
+        // An accept with this queue pair fails too.
         let connect = connector.connect(&peer.qp, loopback(0), remote, (1, 1), &[]);
         let incoming = listener.take();
         assert_eq!(incoming.accept(&qp, (1, 1), &[], None).wait(), STATUS_INTERNAL_ERROR);

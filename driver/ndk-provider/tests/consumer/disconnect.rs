@@ -55,7 +55,7 @@ fn a_disconnect_seen_from_both_sides() {
     }
 }
 
-/// A consumer that posts a receive again with each message cannot know that the peer has just gone.
+/// A consumer that reposts a receive with each message cannot know yet that the peer has disconnected.
 // Shows S921.
 #[test]
 fn receives_that_are_posted_after_the_end_are_cancelled() {
@@ -172,7 +172,7 @@ fn close_of_a_connected_connector_disconnects() {
     }
 }
 
-/// Both at the same time: both succeed, each side gets at most one event.
+/// Both sides disconnect at once: both succeed, each side gets at most one event.
 // Shows S710.
 #[test]
 fn simultaneous_disconnects() {
@@ -280,7 +280,7 @@ fn close_of_the_queue_pair_waits_for_accesses_under_way() {
     }
 }
 
-/// The event is due but was not delivered when the consumer closes: it does not come, or comes before the close ends.
+/// The event is due, but not delivered, when the consumer closes: the provider delivers it before the close ends, or not at all.
 #[test]
 fn no_event_after_close() {
     let world = World::new();

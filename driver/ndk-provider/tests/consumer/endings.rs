@@ -1,5 +1,5 @@
-//! Both sides end a connection at once, in all pairs of ways: each callback comes exactly once, or not at all where that is
-//! the rule.
+//! Both sides end a connection at once, in all pairs of ways: the provider calls each callback exactly once, or not at all where the rule
+//! says so.
 
 use ndk_abi::status::{STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_SUCCESS};
 use simkernel::{scope, seeds};
@@ -26,7 +26,7 @@ use Way::*;
 const WAYS: [Way; 7] = [Nothing, Disconnect, DisconnectTwice, Close, DisconnectAndClose, Abort, Flush];
 const RECEIVES: usize = 3;
 
-/// What came of a way.
+/// The requests that a side made to end its connection.
 struct Ended {
     disconnects: Vec<Request>,
     close: Option<Request>,
@@ -63,7 +63,7 @@ fn both_end(world: &World, ways: [Way; 2], seed: u64) {
         ends.map(|end| end.join().expect("no panic"))
     });
     for ended in [&ours, &theirs] {
-        // The first one succeeds whatever the peer does; after it there is nothing to disconnect.
+        // The first disconnect succeeds in any case; after it there is no connection to disconnect.
         for (nth, disconnect) in ended.disconnects.iter().enumerate() {
             let status = disconnect.wait();
             let expected = if nth == 0 { STATUS_SUCCESS } else { STATUS_CONNECTION_INVALID };
@@ -95,7 +95,7 @@ fn both_end(world: &World, ways: [Way; 2], seed: u64) {
     pair.listener.close_now();
 }
 
-/// Whether the disconnect event came as it must (networkdirect-disconnect-scheme).
+/// Checks that the disconnect event was called where networkdirect-disconnect-scheme says so.
 fn check_events(event: &Waiter, [own, other]: [Way; 2], ended: &Ended) {
     let calls = event.calls();
     let ends = |way| !matches!(way, Nothing | Flush);
@@ -110,7 +110,7 @@ fn check_events(event: &Waiter, [own, other]: [Way; 2], ended: &Ended) {
     if let Some(call) = calls.first() {
         let aborted = [own, other].contains(&Abort);
         assert!(call.value == 0 || (call.value == 1 && aborted), "{own:?} and {other:?}: reason {}", call.value);
-        // Nothing comes after the close.
+        // No event is called after the close.
         let close = ended.close.filter(|close| close.pended());
         assert!(close.is_none_or(|close| call.ended < Some(close.completion.calls()[0].begun)));
     }
@@ -141,7 +141,7 @@ fn both_sides_end_in_parallel() {
     assert_eq!(world.provider.counters().ActiveConnection, 0);
 }
 
-/// An event that is due, but was not delivered when the consumer disconnects itself, does not come.
+/// The event is due, but not delivered, when the consumer itself disconnects: the provider does not deliver it.
 #[test]
 fn an_event_that_comes_too_late() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! After a failure a connection does nothing any more, also where its end by a disconnect has begun, which the failure finds it in.
+//! A connection that has failed transfers nothing, also if a disconnect had begun before the failure.
 
 use ndk_abi::status::STATUS_SUCCESS;
 use simkernel::{pause, scope, seeds};
@@ -18,7 +18,7 @@ fn pair(world: &World, reports: u32) -> Pair {
     pair
 }
 
-/// A side sends, and one of the two disconnects meanwhile.
+/// The active side sends, while `disconnects` disconnects.
 fn send(pair: &Pair, disconnects: &Side, seed: u64, posts: impl FnOnce()) {
     scope(|scope| {
         scope.spawn(|| {

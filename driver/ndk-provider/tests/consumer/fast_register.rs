@@ -148,7 +148,7 @@ fn remote_rights_without_remote_access_are_refused() {
     pair.close();
 }
 
-/// Remote and local rights are those of the latest registration.
+/// The latest registration gives the remote and local rights.
 // Shows S506.
 #[test]
 fn rights_are_those_of_the_registration() {

@@ -163,7 +163,7 @@ fn a_plain_region_is_not_invalidated() {
     pair.close();
 }
 
-/// When an invalidation completes, no access by the peer is under way any more.
+/// An invalidation completes after the last access by the peer has ended.
 #[test]
 fn invalidate_waits_for_the_access_under_way() {
     let world = World::new();
@@ -195,7 +195,7 @@ fn flushed_registrations_give_back_what_they_held() {
     let pair = Pair::new(&world.adapter);
     let region = FastRegion::new(&world.adapter, &pair.active.pd, 1, true);
     for _ in 0..8 {
-        // Behind a send that nobody receives.
+        // The registration waits behind a send, for which the peer has no receive.
         assert_eq!(pair.active.qp.send(1, &[], 0), STATUS_SUCCESS);
         assert_eq!(region.post(&pair.active, 2, REMOTE), STATUS_SUCCESS);
         pair.active.qp.flush();
@@ -224,7 +224,7 @@ fn initialize_again_while_registered_is_refused() {
     pair.close();
 }
 
-/// The limit of the last initialisation counts, whatever was posted before it.
+/// The limit of the last initialisation counts, also if a registration was posted before it.
 #[test]
 fn initialize_again_behind_a_posted_registration() {
     let world = World::new();
@@ -257,8 +257,8 @@ fn initialize_again_behind_a_posted_registration() {
     pair.close();
 }
 
-/// NDK_FN_INITIALIZE_FAST_REGISTER_MR: as often as one likes, also at the same time. The token is one and the same, and one of
-/// the calls is the last.
+/// NDK_FN_INITIALIZE_FAST_REGISTER_MR: a consumer may call it any number of times, also in parallel. The token stays, and the last call
+/// sets the limit.
 #[test]
 fn initialize_in_parallel() {
     let world = World::new();

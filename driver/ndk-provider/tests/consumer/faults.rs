@@ -51,7 +51,7 @@ macro_rules! make {
     }};
 }
 
-/// What a connect that was begun comes to: the passive side accepts, then the active one completes.
+/// Carries out a connect that was begun: the passive side accepts, then the active side completes.
 fn establish((connect, ours): (Request, Connector), listener: &Listener, passive: &Qp, made: &mut Made) -> Outcome {
     while !connect.is_done() && !listener.events.has_more() {
         pause();
@@ -161,7 +161,7 @@ impl Opened {
 /// From loading the provider to unloading it. If something fails, a second time everything works.
 fn scenario(session: &Session) -> Outcome {
     let mut first = Ok(());
-    // The same calls both times, so that they are the same sites.
+    // Both rounds make these calls, so that each allocation has one call site.
     for time in 0..2 {
         let outcome = Opened::new().and_then(|opened| {
             let outcome = life(&opened.adapter);
@@ -243,7 +243,7 @@ fn a_query_at_dispatch_level_is_caught() {
     simkernel::at_dispatch(|_| world.adapter.info());
 }
 
-/// Negative control of the kit: a callback that should come from a deferred call, called at PASSIVE_LEVEL.
+/// Negative control of the kit: it catches a callback at PASSIVE_LEVEL that a deferred call should have made.
 // Shows S306.
 #[test]
 #[should_panic(expected = "a notification called at an IRQL that is not 2 to 2")]

@@ -44,7 +44,7 @@ fn reject_by_the_active_side() {
     let world = World::new();
     let scene = Scene::new(&world);
     let (passive, accept) = scene.accepted();
-    // Its private data is checked, but has nobody to go to: NdkAccept is pending.
+    // The provider checks the length of the private data, but delivers it to no side: NdkAccept is pending.
     let (before, most) = (passive.data(), world.adapter.info().MaxCalleeData as usize);
     assert_eq!(scene.connector.reject(&vec![1; most + 1]), STATUS_INVALID_BUFFER_SIZE);
     assert!(!accept.is_done());
@@ -68,7 +68,7 @@ fn close_of_an_idle_connector() {
     world.adapter.create_connector().expect("a connector").close_now();
 }
 
-/// Close while the peer has not answered: the connect is cancelled, and the peer's accept or reject finds nobody.
+/// Close while the peer has not answered: the connect is cancelled, and the peer's accept or reject is aborted.
 #[test]
 fn close_while_connecting() {
     let world = World::new();
@@ -131,7 +131,7 @@ fn close_of_the_active_side_while_accepted() {
     scene.close(false);
 }
 
-/// Nothing of a connection attempt has been delivered yet: each callback still comes once, the close last.
+/// Close before any callback of the attempt ran: the provider still calls each callback once, the close's last.
 #[test]
 fn close_before_anything_was_delivered() {
     let world = World::new();
@@ -143,7 +143,7 @@ fn close_before_anything_was_delivered() {
     drop(held);
     close.succeed();
     assert_eq!(connect.wait(), STATUS_CANCELLED);
-    // The event comes for a peer that has gone, or not at all.
+    // The connect event was called, although the active side has closed, or not at all.
     world.settle();
     if scene.listener.events.count() == 1 {
         let passive = scene.listener.take();

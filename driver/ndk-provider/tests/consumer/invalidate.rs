@@ -64,7 +64,7 @@ fn the_token_is_invalid_when_the_receive_completes() {
     Scene { pair, region, token }.close();
 }
 
-/// The region may be registered again as soon as the receive has completed, with the same token and another base.
+/// The region may be registered again as soon as the receive has completed: the token stays, the base may change.
 // Shows S629.
 #[test]
 fn the_region_can_be_registered_again_at_once() {
@@ -93,7 +93,7 @@ fn the_request_context_comes_back() {
     let world = World::new();
     let scene = Scene::new(&world);
     let pair = &scene.pair;
-    // It is optional: NULL comes back as NULL.
+    // The request context is optional: the completion returns NULL for NULL.
     for context in [usize::MAX - 12, 0] {
         assert_eq!(pair.passive.qp.receive(1, &[]), STATUS_SUCCESS);
         assert_eq!(pair.active.qp.send_and_invalidate(context, &[], 0, scene.token), STATUS_SUCCESS);

@@ -44,7 +44,7 @@ fn an_unknown_token_aborts_the_connection() {
     scene.close();
 }
 
-/// The same for a token that was valid: of a region that is invalidated already, or that is closed.
+/// A token that was valid aborts the connection too: its region is invalidated already, or closed.
 // Shows S631.
 #[test]
 fn a_stale_token_aborts_the_connection() {
@@ -59,7 +59,7 @@ fn a_stale_token_aborts_the_connection() {
     pair.close();
 }
 
-/// The same for a token that is not the peer's to invalidate: of a plain region, of a region without remote access, of
+/// A token that the peer may not invalidate aborts the connection too: the token of a plain region, of a region without remote access, of
 /// another domain, the privileged one.
 // Shows S631.
 #[test]
@@ -104,7 +104,7 @@ fn success_means_posted() {
     let pair = &scene.pair;
     assert_eq!(pair.active.qp.send_and_invalidate(1, &[], 0, scene.token), STATUS_SUCCESS);
     world.assert_empty(&pair.active.initiator_cq);
-    // Meanwhile the token is used, for a message the other way.
+    // While the send waits, the token is valid: the passive side sends from the region.
     let target = Buffer::full(&pair.active.pd, 1);
     scene.region.pages.write(0, b"valid");
     assert_eq!(pair.active.qp.receive(2, &[target.sge(0, 5)]), STATUS_SUCCESS);
@@ -159,7 +159,7 @@ fn the_completion_types() {
     scene.close();
 }
 
-/// A consumer that polls with NdkGetCqResults gets the receive; the token is invalidated all the same.
+/// A consumer that polls with NdkGetCqResults gets the receive; the token is invalidated as well.
 #[test]
 fn the_plain_poll_gets_it_too() {
     let world = World::new();
@@ -196,7 +196,7 @@ fn the_receive_completes_after_the_last_access_to_the_region() {
     let world = World::new();
     let options = Options::default();
     let Scene { pair, region, token } = Scene::new(&world);
-    // A second connection into the same domain writes slowly.
+    // A second connection into the domain writes; the gate stops the write.
     let passive = pair.passive.without_connector();
     let second = Unconnected {
         qp: passive.pd.create_qp(&passive.receive_cq, &passive.initiator_cq, 3, options.sizes).expect("a QP"),

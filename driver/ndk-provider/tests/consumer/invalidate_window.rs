@@ -22,7 +22,7 @@ fn invalidate(pair: &Pair, token: u32) {
     assert_eq!(pair.active.expect(2, STATUS_SUCCESS).Type, NdkOperationTypeSend);
 }
 
-/// When the receive has completed the window is not bound any more: its region is free, and it can be bound again.
+/// When the receive has completed, the window is unbound: the consumer may deregister its region, or bind it again.
 // Shows S630.
 #[test]
 fn the_window_is_unbound() {
@@ -55,7 +55,7 @@ fn a_local_invalidation_after_it_fails() {
     scene.close();
 }
 
-/// A token that is no window's any more aborts the connection: unbound, bound again, closed.
+/// A stale token aborts the connection: its window was unbound, bound again, or closed.
 #[test]
 fn a_stale_token_aborts_the_connection() {
     let world = World::new();
@@ -95,8 +95,8 @@ fn the_token_of_a_waiting_bind_aborts_the_connection() {
     scene.close();
 }
 
-/// The token of a window that another queue pair bound, of the same domain or of another: aborted, and the window is as it
-/// was for whom it is.
+/// A peer sends the token of a window that another queue pair bound, of its own domain or of another one: its connection is aborted, and the
+/// peer of the binding queue pair can still use the window.
 // Shows T28, T35.
 #[test]
 fn a_window_of_another_connection_is_safe() {

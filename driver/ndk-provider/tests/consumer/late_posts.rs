@@ -156,8 +156,8 @@ fn posts_while_the_disconnect_flushes() {
     }
 }
 
-/// The flush of a disconnect gives up what a request was, which closes a region, whose consumer then posts more. That is for the
-/// engine, behind the rest: the flush is bounded by what was posted before.
+/// The flush of a disconnect frees a request, which ends the close of its region; the consumer posts more from that callback. The flush
+/// cancels what was posted before it began; the engine cancels the new posts, after that.
 #[test]
 fn posts_in_the_middle_of_a_flush() {
     let world = World::new();
@@ -189,7 +189,7 @@ fn posts_in_the_middle_of_a_flush() {
     pair.close();
 }
 
-/// A post calls nobody back: in the middle of a flush it cancels no request but its own, whatever goes with those.
+/// A post calls no consumer's callback of another request: in the middle of a flush it cancels only its own request.
 #[test]
 fn a_post_in_the_middle_of_a_flush_gives_up_no_other_request() {
     // Each post schedules the engine, which may close the second region on another processor.

@@ -96,7 +96,7 @@ fn a_queue_pair_outlives_its_connection() {
     }
 }
 
-/// Everything in the wrong order: antecedents first. Each close ends after those of its successors.
+/// The consumer closes all objects in the wrong order, antecedents first. Each close ends after the closes of the object's successors.
 // Shows S1202.
 #[test]
 fn everything_closed_from_the_root() {
@@ -124,7 +124,7 @@ fn everything_closed_from_the_root() {
     pair.active.close();
 }
 
-/// A queue pair's completions are flushed to its queues before it is gone, also when the queues were closed first.
+/// A posted request holds its region: the region's close ends after the flush has cancelled the request.
 #[test]
 fn a_region_in_a_waiting_request_lives_as_long_as_that() {
     let world = World::new();
@@ -320,7 +320,7 @@ fn close_in_a_deregistration() {
     pair.close();
 }
 
-/// CLOSE_NDK_ADAPTER_HANDLER blocks until every object of the adapter is gone, and waits for no other adapter.
+/// CLOSE_NDK_ADAPTER_HANDLER blocks until the last object of the adapter is freed, and waits for no other adapter.
 // Shows S1204.
 #[test]
 fn adapter_close_blocks_until_all_is_gone() {
@@ -359,7 +359,8 @@ fn adapter_close_blocks_until_all_is_gone() {
     listener.close_now();
 }
 
-/// It returns after the last callback has: here that of a close that is slow.
+/// The close of the adapter returns after the last callback has: here the notification, and the close of the CQ, which the notification
+/// delays.
 // Shows S1204, T29.
 #[test]
 fn adapter_close_waits_for_callbacks() {

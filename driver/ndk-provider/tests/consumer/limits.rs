@@ -16,8 +16,7 @@ use crate::{
     kit::{Connector, HeldProcessors, Qp, QpSizes, Request, World, addresses, loopback},
 };
 
-/// Creates `limit` objects; one more only after one has been closed. The limit is that of the device: another consumer's
-/// objects count.
+/// Creates `limit` objects; the device makes another only after one has been closed. The objects of another consumer count too.
 fn reach<T: Copy>(
     world: &World,
     limit: u32,
@@ -123,7 +122,7 @@ fn ephemeral_ports() {
         assert_eq!(world.adapter.create_shared_endpoint(loopback(0)).err(), Some(STATUS_TOO_MANY_ADDRESSES));
     };
     all_fail();
-    // Not those of another address, nor ports below, nor connects that need none.
+    // Three calls succeed: a port of another address, a port below 49152, and a connect that needs no port.
     let two = world.adapter.create_shared_endpoint(SocketAddr::new(addresses()[1], 0)).expect("a port is free");
     let low = world.adapter.create_shared_endpoint(loopback(1)).expect("a port is free");
     let connect = scene.connector.connect_shared(&scene.active.qp, &low, scene.remote(), (1, 1), &[]);
@@ -178,7 +177,7 @@ fn backlog() {
     };
     let accepted = incoming.remove(0);
     let accept = accepted.accept(&scene.passive.qp, (0, 0), &[], None);
-    // Connect events of one listener come in any order: whose this one was shows now.
+    // The connect events of a listener have no order: the test finds the request that this connector belongs to by its completion.
     let connected = loop {
         match requests.iter().position(Request::is_done) {
             Some(connected) => break connected,

@@ -99,7 +99,7 @@ fn the_unspecified_address() {
     scene.close(true);
 }
 
-/// NDK_FN_CONTROL_CONNECT_EVENTS: while paused, as if nobody listened.
+/// NDK_FN_CONTROL_CONNECT_EVENTS: a paused listener's port refuses connects, like a port without a listener.
 // Shows S707.
 #[test]
 fn pause_refuses() {
@@ -189,7 +189,7 @@ fn close_waits_for_the_connectors() {
     scene.passive.close();
 }
 
-/// Requests that were not handed over yet are refused, and no event comes after the close.
+/// Requests that were not handed over yet are refused, and no event is called after the close.
 #[test]
 fn close_before_the_event() {
     let world = World::new();

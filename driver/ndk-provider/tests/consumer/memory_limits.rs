@@ -35,7 +35,7 @@ fn regions_and_windows() {
     assert!(!tokens.contains(&0) && !tokens.contains(&pd.privileged_token()));
     assert_eq!(pd.create_mr(true).err(), Some(STATUS_INSUFFICIENT_RESOURCES));
     assert_eq!(pd.create_mw().err(), Some(STATUS_INSUFFICIENT_RESOURCES));
-    // One goes, one comes.
+    // After one window and one region are closed, one of each can be created.
     windows.swap_remove(7).close_now();
     regions.swap_remove(7).close_now();
     windows.push(pd.create_mw().expect("room for one"));
@@ -45,7 +45,7 @@ fn regions_and_windows() {
     pd.close_now();
 }
 
-/// MaxRegistrationSize and MaxWindowSize: all of it can be reached, over the same pages many times.
+/// MaxRegistrationSize and MaxWindowSize: the peer reaches all of it. The MDLs describe one piece of memory many times.
 // Shows S106.
 #[test]
 fn registration_and_window_size() {

@@ -178,7 +178,7 @@ fn later_completions_do_not_postpone_the_notification() {
     scene.close();
 }
 
-/// The notification of a queue that has been polled empty meanwhile would find nothing: it is kept for the next completion.
+/// The consumer polls the queue empty while the notification is held back: the next completion takes the notification.
 #[test]
 fn nothing_is_notified_that_was_polled_meanwhile() {
     let scene = Scene::armed(100, 3);
@@ -214,7 +214,7 @@ fn an_arm_that_finds_completions_is_moderated_too() {
     scene.close();
 }
 
-/// A failed completion may be the last one for long: nobody may come to make up the number.
+/// A failed completion is not held back: it may be the last, so that the count is never reached.
 // Shows S309.
 #[test]
 fn failed_completions_are_not_held_back() {
@@ -227,7 +227,6 @@ fn failed_completions_are_not_held_back() {
         side.qp.flush();
         side.receive_cq.notified.wait_for(1);
         assert_eq!(side.receive_cq.wait_one().Status, STATUS_CANCELLED);
-        // Nor is what comes after one that has not been polled.
         side.close();
     }
 }

@@ -1,5 +1,5 @@
-//! NDK_CQ: what may come while a notification is held back (NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION). `moderation.rs` has what holds
-//! it back.
+//! NDK_CQ: what can happen while a notification is held back (NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION). `moderation.rs` tests the holding
+//! back itself.
 
 use std::{sync::mpsc, thread, time::Duration};
 
@@ -74,7 +74,7 @@ fn an_interval_set_later_is_kept() {
     scene.close();
 }
 
-/// The count cannot be reached any more: the full queue notifies.
+/// The depth has sunk below the count: the full queue notifies.
 #[test]
 fn a_queue_made_smaller_than_the_count_notifies() {
     let scene = Scene::armed(UNLIMITED, DEPTH);
@@ -140,7 +140,7 @@ fn close_drops_a_notification_whose_time_has_come() {
     pair.listener.close_now();
 }
 
-/// On the real clock: a consumer that polls in the callback only gets everything, whatever ends the waits.
+/// On the real clock: a consumer that polls only in the callback gets all messages, whether the interval or the count ends the wait.
 // Shows S308.
 #[test]
 fn no_wakeup_is_lost_under_moderation() {

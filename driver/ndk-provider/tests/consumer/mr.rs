@@ -145,7 +145,7 @@ fn the_two_kinds_of_region_do_not_mix() {
     pd.close_now();
 }
 
-/// What a write or read to a region comes to, by its rights; the first status is that of the requester.
+/// The results of a write and of a read, by the region's rights; the requester sees the first status.
 // Shows S501.
 #[test]
 fn remote_rights() {
@@ -306,7 +306,7 @@ fn a_token_ends_with_its_registration() {
     pair.close();
 }
 
-/// The same while the peer writes: an old token does not reach what is registered next, at the same address.
+/// The peer writes while the region is registered again at its address: the old token does not reach the new registration.
 // Shows S502.
 #[test]
 fn an_old_token_does_not_reach_the_next_registration() {
@@ -332,7 +332,7 @@ fn an_old_token_does_not_reach_the_next_registration() {
     }
 }
 
-/// NDK_FN_DEREGISTER_MR: pending while an access is under way, which goes through.
+/// NDK_FN_DEREGISTER_MR: pending while an access is under way; the access completes.
 // Shows S504.
 #[test]
 fn deregister_waits_for_the_access_under_way() {
@@ -361,7 +361,7 @@ fn deregister_waits_for_the_access_under_way() {
     pair.close();
 }
 
-/// The same for a close, and a larger transfer: what has not begun by then is refused.
+/// The close waits too. The access is larger: the part that has not begun at the close is refused.
 // Shows S504.
 #[test]
 fn close_waits_for_the_access_under_way() {

@@ -167,8 +167,8 @@ fn a_region_with_windows_is_not_deregistered() {
     }
 }
 
-/// A bound window depends on its region (object lifetime requirements): the region's close is a plain dereference, and ends
-/// after that of the window.
+/// A bound window depends on its region (object lifetime requirements): the region's close is a plain dereference, and ends after the
+/// window's close.
 #[test]
 fn a_region_outlives_its_windows() {
     let world = World::new();
@@ -181,7 +181,7 @@ fn a_region_outlives_its_windows() {
     assert_eq!(scene.region.pages.read(0, 8), [0; 8]);
     scene.mw.close_now();
     region.succeed();
-    // The same when it is not the window that goes but its binding.
+    // The region's close also ends when the window is only unbound.
     let Scene { pair, mw: _, region: _, local } = scene;
     let (region, mw) = (Buffer::full(&pair.passive.pd, 1), pair.passive.pd.create_mw().expect("a window"));
     assert_eq!(pair.passive.qp.bind(1, &mw, &region.mr, (region.base, 8), REMOTE), STATUS_SUCCESS);
@@ -208,7 +208,7 @@ fn a_domain_outlives_its_windows() {
     closing.succeed();
 }
 
-/// When an invalidation completes no access by the peer is under way any more; the same for a rebind.
+/// An invalidation, or a rebind, completes after the last access by the peer has ended.
 #[test]
 fn unbinding_waits_for_the_access_under_way() {
     let world = World::new();
@@ -230,7 +230,7 @@ fn unbinding_waits_for_the_access_under_way() {
     }
 }
 
-/// Close shuts the window at once, and ends when no access is under way any more; the region stays busy as long.
+/// The close of a window refuses new accesses at once, and ends after the last access; until then the region stays busy.
 #[test]
 fn close_waits_for_the_access_under_way() {
     let world = World::new();
@@ -254,7 +254,7 @@ fn close_waits_for_the_access_under_way() {
     pair.close();
 }
 
-/// Close shuts the window at once, whatever still refers to it.
+/// The close of a window refuses accesses at once, also if a posted bind still holds the window.
 #[test]
 fn close_shuts_the_window() {
     let world = World::new();
@@ -275,7 +275,7 @@ fn close_shuts_the_window() {
     pair.close();
 }
 
-/// Who is told that the close is complete finds the region without the window.
+/// When the consumer is told that the close is complete, the region can be deregistered.
 #[test]
 fn the_region_is_free_when_the_close_is_reported() {
     let world = World::new();
@@ -348,7 +348,7 @@ fn a_window_in_a_waiting_bind() {
     pair.close();
 }
 
-/// The queue pair that bound a window is gone: the window shows nobody anything, and another queue pair may bind it.
+/// After the queue pair that bound a window is closed, the window gives no access, and another queue pair may bind it.
 #[test]
 fn a_window_outlives_its_queue_pair() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! What the provider tells whoever traces it ([`Notice`]).
+//! The notices that the provider gives to the kernel for tracing ([`Notice`]).
 
 use std::net::SocketAddr;
 
@@ -60,7 +60,7 @@ fn a_listener() {
     assert_eq!(noticed(&world), [Notice::ListenEnded { local }]);
 }
 
-/// Both sides, in the order in which it goes.
+/// The notices of both sides, in the order of the events.
 // Shows S1505.
 #[test]
 fn a_connection() {
@@ -89,7 +89,7 @@ fn a_connection() {
     pair.close();
 }
 
-/// A request is rejected; another is given up by who asked, and a third by who was asked.
+/// The passive side rejects a request, and closes the connector of another; the active side closes while an accept is pending.
 // Shows S1505.
 #[test]
 fn attempts_that_end() {
@@ -128,7 +128,7 @@ fn attempts_that_end() {
     scene.close(false);
 }
 
-/// Nobody listens.
+/// No listener has the port.
 // Shows S1505.
 #[test]
 fn a_connect_to_nobody() {

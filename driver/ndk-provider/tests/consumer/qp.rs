@@ -87,7 +87,7 @@ fn sends_of_many_sges() {
     pair.close();
 }
 
-/// Completions come in the order of the posts, in either queue; the data too.
+/// Completions arrive in the order of the posts, in both queues; so do the data.
 // Shows S201.
 #[test]
 fn order_is_kept() {
@@ -229,7 +229,7 @@ fn a_local_error_ends_the_connection() {
     pair.close();
 }
 
-/// Both queue pairs of a connection send at the same time.
+/// Both queue pairs of a connection send at once.
 #[test]
 fn both_directions_at_once() {
     const MESSAGES: usize = 300;

@@ -211,7 +211,7 @@ fn flush_cancels_both_queues() {
         side.expect_receive(context, STATUS_CANCELLED);
         side.expect(context, STATUS_CANCELLED);
     });
-    // The waiting sends are gone for the peer too, and new ones work, both ways.
+    // The flush has removed the waiting sends for the peer too; new sends work, both ways.
     assert_eq!(pair.passive.qp.receive(5, &[]), STATUS_SUCCESS);
     world.assert_empty(&pair.passive.receive_cq);
     assert_eq!(side.qp.send(6, &[], 0), STATUS_SUCCESS);
@@ -254,7 +254,7 @@ fn flush_in_the_middle_of_a_send_ends_the_connection() {
         let gate = Gate::shut(&target.pages, pages / 2);
         assert_eq!(pair.active.qp.send(2, &[source.sge(0, BYTES)], 0), STATUS_SUCCESS);
         gate.reached();
-        // The access goes on, so nothing of it may complete yet.
+        // The access is under way, so neither request may complete yet.
         if flush_the_sender {
             pair.active.qp.flush()
         } else {
@@ -272,7 +272,7 @@ fn flush_in_the_middle_of_a_send_ends_the_connection() {
     }
 }
 
-/// The same of a read and of a write, in which the peer has no part.
+/// A flush in the middle of a read or a write, in which the peer has no request, ends the connection too.
 #[test]
 fn flush_in_the_middle_of_an_access_ends_the_connection() {
     const BYTES: usize = 1024 * 1024;
@@ -329,7 +329,7 @@ fn a_post_inside_of_a_flush_is_carried_out() {
     pair.close();
 }
 
-/// A close starts the flush it needs: the receives of a queue pair that was never connected come back.
+/// A close starts the flush it needs: the receives of a queue pair that was never connected complete cancelled.
 #[test]
 fn close_of_an_unconnected_queue_pair_gives_the_receives_back() {
     let world = World::new();

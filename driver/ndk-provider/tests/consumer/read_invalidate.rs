@@ -59,7 +59,7 @@ impl Scene {
     }
 }
 
-/// The data is there, and the token is not valid any more, when the read completes.
+/// When the read completes, its data is in memory, and the token is invalid.
 // Shows S607.
 #[test]
 fn success_invalidates_the_token() {
@@ -74,7 +74,7 @@ fn success_invalidates_the_token() {
         assert_eq!(scene.sink.pages.read(0, 2 * PAGE_SIZE), pattern(9, 2 * PAGE_SIZE));
         scene.assert_invalid();
     }
-    // Nobody can use it.
+    // A read with the invalidated token fails.
     scene.sink.register(&scene.pair.active, SINK);
     assert_eq!(scene.read(2, 8, INVALIDATE), STATUS_SUCCESS);
     assert_eq!(scene.read(3, 8, 0), STATUS_SUCCESS);
@@ -233,7 +233,7 @@ fn a_chain_of_reads() {
     scene.close();
 }
 
-/// The read completes only when no access to the region is under way any more.
+/// The read completes after the last access by the peer has ended.
 #[test]
 fn it_waits_for_the_access_under_way() {
     let world = World::new();
@@ -280,7 +280,7 @@ fn other_requests_do_not_have_the_flag() {
     scene.close();
 }
 
-/// NDK_OP_FLAG_READ_FENCE on requests that take effect at once: they wait for the read before them all the same.
+/// NDK_OP_FLAG_READ_FENCE on five kinds of requests: each waits for the read before it.
 #[test]
 fn a_fenced_request_waits_for_the_read() {
     let world = World::new();

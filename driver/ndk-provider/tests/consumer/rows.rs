@@ -29,7 +29,7 @@ impl Memory {
         Self { from, to: [(); 2].map(|()| Buffer::full(&side.pd, 1)) }
     }
 
-    /// Where the receive with this number goes.
+    /// The memory of the receive with this number.
     fn target(&self, number: usize) -> (&Buffer, usize) {
         (&self.to[number / 5 % 2], number * BYTES)
     }
@@ -159,7 +159,7 @@ fn session(seed: u64, overruns: bool) -> usize {
     let mut all = 0;
     for (index, (_, visible)) in posted.iter().enumerate() {
         let (sends, receives) = (drain(&sides[index].initiator_cq), drain(&sides[1 - index].receive_cq));
-        // Each once, in order; of the silent ones those that failed.
+        // Each request that is not silent completes once, in order; a silent one only if it failed.
         let mut completed = contexts(&sends).into_iter().peekable();
         for (number, visible) in visible.iter().enumerate() {
             assert!(completed.next_if_eq(&number).is_some() || !visible || overruns, "seed {seed}: send {number}");
@@ -203,7 +203,7 @@ fn queues_overrun_in_the_middle() {
     assert!(arrived.iter().any(|&arrived| arrived > 24) || std::env::var("SOFTNDK_SEED").is_ok());
 }
 
-/// The message that a completion queue has no room for has arrived; those behind it, which were copied in the same row, have not.
+/// The message whose completion overran the queue has arrived; the messages behind it, which were copied in one row with it, have not.
 // Shows S1501.
 #[test]
 fn messages_that_an_overrun_keeps_out_are_not_counted() {

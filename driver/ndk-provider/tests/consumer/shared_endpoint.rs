@@ -38,7 +38,7 @@ pub(crate) fn establish(scene: &Scene, endpoint: &SharedEndpoint) -> Connector {
     passive
 }
 
-/// Each of several connections, to other ports and to another address, has the same own address, and carries data.
+/// Several connections, to other ports and to another address, have one local address, and carry data.
 // Shows S711.
 #[test]
 fn several_connections_from_one_address() {
@@ -132,7 +132,7 @@ fn creates_that_fail() {
     assert_eq!(world.provider.object_counts().shared_endpoints, 0);
 }
 
-/// The address is nobody else's: not a listener's, not a connector's, not another shared endpoint's; nor the other way round.
+/// The address is in use: a listener, a connector or another shared endpoint cannot take it; nor can a shared endpoint take theirs.
 #[test]
 fn the_address_is_in_use() {
     let world = World::new();
@@ -230,7 +230,7 @@ fn every_allocation_of_a_connect_fails_once() {
             assert!(fault.happened());
             continue;
         }
-        // The head of the passive connector comes last, after the answer.
+        // The head of the passive connector is allocated last, after the answer.
         let event = || scene.listener.events.count() > 0;
         let deadline = std::time::Instant::now() + crate::kit::LIMIT;
         while !connect.is_done() && !event() {

@@ -156,7 +156,7 @@ fn close_during_an_attempt() {
     shared.close_now();
 }
 
-/// Threads that connect, use and end connections between the same addresses: never two at once, and none is refused for ever.
+/// Threads connect between one pair of addresses, and are refused: one attempt at a time has the pair, and each thread gets it in the end.
 #[test]
 fn threads_share_one_pair_of_addresses() {
     let world = World::new();

@@ -47,7 +47,7 @@ impl Scene {
     }
 }
 
-/// Receives are taken in order by whoever needs one; the completion says for which queue pair.
+/// The queue pairs take receives in the order of the posts; the completion names the queue pair.
 // Shows S401.
 #[test]
 fn queue_pairs_share_receives() {
@@ -116,7 +116,7 @@ fn waiting_senders_are_served() {
     scene.close();
 }
 
-/// A queue pair that waits and goes away leaves the receives to the other.
+/// A queue pair that waits, and is then flushed, leaves the receives to the other queue pair.
 // Shows S406.
 #[test]
 fn a_waiting_queue_pair_may_go_away() {

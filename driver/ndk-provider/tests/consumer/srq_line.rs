@@ -1,4 +1,4 @@
-//! NDK_SRQ: who gets a receive when many wait for one. First come, first served; a post wakes one.
+//! NDK_SRQ: which sender gets a receive when several wait. The senders wait in line; a post of a receive wakes the first.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,8 @@ use ndk_abi::status::{STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_SUCCES
 
 use crate::kit::{Cq, HeldProcessors, Options, Pair, QpSizes, Srq, Unconnected, World};
 
-/// Connections whose passive sides share a queue, a domain and completion queues; their active sides share the same.
+/// Connections whose passive sides share a queue, a domain and completion queues; their active sides share a domain and completion queues
+/// too.
 struct Scene {
     srq: Srq,
     pairs: Vec<Pair>,
@@ -48,7 +49,7 @@ impl Scene {
         assert_eq!(self.srq.receive(context, &[]), STATUS_SUCCESS);
     }
 
-    /// Checks who has received, in this order.
+    /// Checks which queue pairs have received, in this order.
     #[track_caller]
     fn expect(&self, world: &World, pairs: &[usize]) {
         world.settle();
@@ -87,7 +88,7 @@ fn waiting_senders_are_served_in_order() {
     scene.close();
 }
 
-/// Nobody gets a second receive before all who waited have got their first.
+/// No sender gets a second receive before each waiting sender has got its first.
 #[test]
 fn a_sender_that_was_served_stands_at_the_end() {
     let world = World::new();
@@ -108,7 +109,7 @@ fn a_sender_that_was_served_stands_at_the_end() {
     scene.close();
 }
 
-/// Who comes while a receive is kept for one that was called does not get it.
+/// A sender that begins while a receive is kept for the woken one does not get that receive.
 // Shows S402.
 #[test]
 fn a_new_sender_does_not_overtake() {
@@ -147,7 +148,7 @@ fn a_post_wakes_one() {
     scene.close();
 }
 
-/// What was kept for a sender that was called and went away goes to the next.
+/// A receive that is kept for a woken sender passes to the next sender when the woken one is flushed, disconnected or closed.
 #[test]
 fn the_turn_of_one_that_goes_away_is_passed_on() {
     type End = fn(&Pair);
@@ -180,7 +181,7 @@ fn the_turn_of_one_that_goes_away_is_passed_on() {
         end(&scene.pairs[0]);
         drop(held);
         scene.expect(&world, &[1]);
-        // Nothing is kept for the one that is gone.
+        // No receive is kept for the sender that has left.
         scene.post(2);
         scene.expect(&world, &[2]);
         println!("{name}: passed on");
@@ -200,7 +201,7 @@ fn the_turn_of_one_that_goes_away_is_passed_on() {
     }
 }
 
-/// Who waits and goes away leaves its place to the next.
+/// A sender that leaves the line gives its place to the next.
 #[test]
 fn one_that_goes_away_leaves_the_line() {
     for gone in 0..3 {
@@ -222,7 +223,7 @@ fn one_that_goes_away_leaves_the_line() {
     }
 }
 
-/// A sender flushes and sends again at once, over and over, while others wait and receives come.
+/// A sender flushes and sends again, over and over, while other senders wait and receives are posted.
 #[test]
 fn flushes_cross_posts() {
     let world = World::new();
@@ -259,7 +260,7 @@ fn flushes_cross_posts() {
     });
     scene.pairs[0].active.qp.flush();
     world.settle();
-    // One more receive for each send there ever was: everybody else must be served.
+    // One more receive than there were sends: each of the other senders must be served.
     for _ in 0..=sent.iter().sum::<usize>() {
         for result in scene.passive.receive_cq.poll(4096) {
             received[result.QPContext.addr()] += 1;
@@ -272,7 +273,7 @@ fn flushes_cross_posts() {
     scene.close();
 }
 
-/// Connections come and go while all take their receives from one queue: whoever stays is served.
+/// Connections end and are replaced while all take their receives from one queue: the remaining ones are served.
 #[test]
 fn connections_come_and_go() {
     const ROUNDS: usize = 60;
@@ -300,7 +301,7 @@ fn connections_come_and_go() {
         let of_others = results.iter().filter(|result| result.QPContext.addr() != gone);
         assert_eq!(of_others.count(), scene.pairs.len() - 1, "round {round}: {results:?}");
         results.iter().for_each(|result| *served.entry(result.QPContext.addr()).or_default() += 1);
-        // What the one that went did not take is there for the next round.
+        // A receive that the ended connection did not take is left for this round's sends.
         scene.active.initiator_cq.poll(4096);
         let leftover = scene.pairs.len() - results.len();
         for _ in 0..leftover {
@@ -322,7 +323,7 @@ fn connections_come_and_go() {
 }
 
 impl Scene {
-    /// Another connection in the place of one that went.
+    /// A new connection in the place of an ended one.
     fn reconnect(&self, world: &World, tag: usize) -> Pair {
         let sizes = QpSizes { requests: 16, receives: 1, ..QpSizes::default() };
         let (passive, active) = (&self.passive, &self.active);

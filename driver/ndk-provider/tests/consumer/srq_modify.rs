@@ -58,7 +58,7 @@ impl Scene {
     }
 }
 
-/// The depth goes up and down while receives are posted and taken: none is lost, and they stay in order.
+/// A thread changes the depth while receives are posted and taken: no receive is lost, and they stay in order.
 #[test]
 fn modify_of_the_depth_in_traffic_loses_nothing() {
     const MESSAGES: usize = 2000;
@@ -197,7 +197,7 @@ fn flush_cancels_the_receive_that_was_taken() {
     scene.close();
 }
 
-/// The shared queue is closed first: complete when its last queue pair is gone, which may use it until then.
+/// The consumer closes the shared queue first: its queue pair may use it until it is closed itself, and then the close completes.
 #[test]
 fn close_waits_for_the_queue_pairs() {
     let world = World::new();

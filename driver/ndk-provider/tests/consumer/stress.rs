@@ -1,7 +1,6 @@
 //! Several threads at once: posts, flushes, disconnects and closes of connections cross each other.
 //!
-//! Whatever happens, each request that was accepted completes exactly once (silent ones at most once), in order, and
-//! nothing is left.
+//! In every schedule, each accepted request completes exactly once (a silent one at most once), in order, and no object is left.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -13,7 +12,7 @@ use simkernel::{Trace, pause, scope, seeds};
 
 use crate::kit::{Buffer, Cq, Listener, Options, QpSizes, Random, Side, Unconnected, World, connect, loopback};
 
-/// Where threads wait for each other before they go on together.
+/// A barrier: each thread waits until all have arrived.
 struct Start(AtomicUsize);
 
 impl Start {
@@ -47,7 +46,7 @@ impl Posted {
         }
     }
 
-    /// Checks what came out of the queue against what went in.
+    /// Checks the completions of the queue against the accepted posts.
     #[track_caller]
     fn check(&self, results: &[NDK_RESULT_EX]) {
         let mut contexts = results.iter().map(|result| result.RequestContext.addr()).peekable();
@@ -56,7 +55,7 @@ impl Posted {
             assert!(completed || !visible, "request {context} of {} did not complete", self.accepted.len());
         }
         assert_eq!(contexts.next(), None, "a completion out of order, or of nothing");
-        // After an error, which ends the connection, there are only cancellations. They may also come before: of a flush.
+        // After an error, which ends the connection, all completions are cancelled. A flush may have cancelled some before.
         let error = |result: &NDK_RESULT_EX| ![STATUS_SUCCESS, STATUS_CANCELLED].contains(&result.Status);
         let failed = results.iter().position(error);
         let rest = &results[failed.map_or(results.len(), |first| first + 1)..];
@@ -126,7 +125,7 @@ fn end(side: &Side, way: usize, random: &mut Random) {
     random.delay(2000);
     match way {
         0 => {
-            // Fails if the connection has ended by then and that is all the same.
+            // Fails if the connection has ended by then: the test accepts both outcomes.
             side.connector.disconnect().wait();
         }
         1 => side.qp.flush(),
@@ -221,7 +220,7 @@ fn connections_end_while_everything_is_posted() {
     assert_eq!(world.provider.counters().ActiveConnection, 0);
 }
 
-/// The same with schedules that replay.
+/// Like `connections_end_while_everything_is_posted`, with schedules that replay.
 #[test]
 fn connections_end_in_every_order() {
     for seed in seeds(150) {

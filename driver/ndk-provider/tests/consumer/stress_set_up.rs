@@ -20,7 +20,7 @@ fn set_ups_are_given_up_in_every_phase() {
     assert_eq!(world.provider.counters().ActiveConnection, 0);
 }
 
-/// The same with schedules that replay.
+/// Like `set_ups_are_given_up_in_every_phase`, with schedules that replay.
 #[test]
 fn set_ups_are_given_up_in_every_order() {
     for seed in seeds(300) {
@@ -72,7 +72,7 @@ fn set_up(world: &World, seed: u64) {
     let connect = connector.connect(&sides[0].qp, loopback(0), remote, (1, 1), &[]);
     random.delay(20_000);
     if random.below(2) == 0 {
-        // Whatever comes of it.
+        // The connect may fail: the peer may have rejected it, or closed.
         if connect.wait() == STATUS_SUCCESS {
             connector.complete(None).wait();
         }
@@ -80,7 +80,7 @@ fn set_up(world: &World, seed: u64) {
     connector.close_now();
     connect.wait();
     let closing = listener.close();
-    // No more events from here on, once those that run have ended.
+    // The listener calls no event after this, once the running ones have returned.
     world.settle();
     if keep_open {
         for event in listener.events.calls() {

@@ -220,7 +220,7 @@ fn one_read_at_a_time() {
     pair.close();
 }
 
-/// Source and target overlap, as far as one step goes: the copy is a move.
+/// Source and target overlap, within one step of the engine: the copy is a move.
 #[test]
 fn overlapping_memory() {
     let world = World::new();
@@ -243,7 +243,7 @@ fn overlapping_memory() {
     pair.close();
 }
 
-/// NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED: who sees the last byte of a write sees all of it.
+/// NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED: a thread that sees the last byte of a write sees all of it.
 // Shows S204.
 #[test]
 fn the_last_byte_is_placed_last() {

@@ -36,7 +36,7 @@ fn info_version(adapter: &Adapter) -> NDK_VERSION {
     NDK_VERSION { Major: number(0), Minor: number(2) }
 }
 
-/// Each object says the version of the adapter that it was made through; a connector, that of its listener.
+/// Each object has the version of the adapter that made it; the connector of a connect event has its listener's version.
 // Shows S103.
 #[test]
 fn objects_of_every_version() {
@@ -124,7 +124,7 @@ fn versions_meet() {
             } else {
                 view.passive.expect_receive(1, STATUS_SUCCESS);
             }
-            // NDK_RESULT_EX has no ProviderErrorCode before 2.1: where it is now must be 0, whatever the status.
+            // NDK_RESULT_EX has no ProviderErrorCode before 2.1: the member must be 0, with any status.
             assert_eq!(view.passive.qp.receive(2, &[]), STATUS_SUCCESS);
             view.passive.qp.flush();
             assert_eq!(view.passive.expect_receive(2, STATUS_CANCELLED).ProviderErrorCode, 0);

@@ -13,8 +13,8 @@ use crate::{
     kit::{Buffer, Options, Pair, Unconnected, World},
 };
 
-/// Two queue pairs bind one window, each to a region of its own: whoever comes later unbinds the other. No bind fails, one
-/// binding is left.
+/// Two queue pairs bind one window, each to a region of its own: the later bind unbinds the earlier. No bind fails, and one binding is
+/// left.
 #[test]
 fn two_queue_pairs_bind_one_window() {
     for seed in seeds(40) {
@@ -57,8 +57,7 @@ fn two_queue_pairs_bind_one_window() {
     }
 }
 
-/// The peer writes while the window is bound and invalidated: after an invalidation nothing is written, whoever is early or
-/// late.
+/// The peer writes while the window is bound and invalidated: after an invalidation has completed, no write reaches the memory.
 // Shows S605.
 #[test]
 fn nothing_is_written_after_an_invalidation() {
@@ -138,7 +137,7 @@ fn closes_cross_an_access() {
                 pair.passive.qp.close_now();
             });
         });
-        // What found no connection any more waits for this.
+        // The writes that found the connection ended wait for this flush.
         pair.active.qp.flush();
         let results = pair.active.initiator_cq.wait(4);
         let ended = results.iter().position(|result| result.Status != STATUS_SUCCESS).unwrap_or(4);

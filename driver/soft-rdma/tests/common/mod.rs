@@ -27,7 +27,7 @@ pub(crate) fn ignore<A>() -> Callback<A> {
     unsafe { Callback::new(nothing::<A>, std::ptr::null(), std::ptr::null_mut()) }
 }
 
-/// Waits for what others bring about.
+/// Waits until another thread or a deferred call has made `is_so` true.
 pub(crate) fn wait_until(is_so: impl Fn() -> bool) {
     let mut pauses = 0;
     while !is_so() {
@@ -114,7 +114,7 @@ pub(crate) fn side(adapter: &Arc<Adapter<SimKernel>>, connector: Arc<Connector<S
     side_of(adapter, connector, pages, |_| None)
 }
 
-/// A side whose receives come from the shared queue that `share` makes.
+/// A side that takes its receives from the shared queue that `share` makes.
 pub(crate) fn side_of(
     adapter: &Arc<Adapter<SimKernel>>,
     connector: Arc<Connector<SimKernel>>,
@@ -152,7 +152,7 @@ pub(crate) fn machine(address: IpAddr) -> Arc<Adapter<SimKernel>> {
     Adapter::open(&device(address), (2, 1)).unwrap()
 }
 
-/// The same, opened for a program; how long its sends wait for a receive.
+/// A device with one address, opened by a program, whose sends wait `send_timeout` seconds for a receive.
 pub(crate) fn machine_of_program(address: IpAddr, send_timeout: u32) -> Arc<Adapter<SimKernel>> {
     let device = device(address);
     device.set_send_timeout(send_timeout);
@@ -165,13 +165,13 @@ fn device(address: IpAddr) -> Arc<Device<SimKernel>> {
     device
 }
 
-/// Two sides, of which the passive one has accepted and the active one has not completed.
+/// Two sides of one device: the passive side has accepted, the active side has not completed the connect.
 pub(crate) fn accepted(kernel: &Session, pages: &Pages) -> (Side, Side) {
     let adapter = machine(HOST);
     accepted_by(kernel, pages, [&adapter, &adapter], [HOST, HOST])
 }
 
-/// The same, each side a machine of its own.
+/// As `accepted`, with a device for each side.
 pub(crate) fn accepted_apart(kernel: &Session, pages: &Pages) -> (Side, Side) {
     let hosts = [HOST, OTHER_HOST];
     let [active, passive] = hosts.map(machine);
@@ -187,7 +187,7 @@ pub(crate) fn accepted_by(
     accepted_with(kernel, pages, adapters, hosts, LIMITS, |_| None)
 }
 
-/// The passive side's receives come from the shared queue that `share` makes.
+/// As `accepted_by`, with `limits`; the passive side takes its receives from the shared queue that `share` makes.
 pub(crate) fn accepted_with(
     kernel: &Session,
     pages: &Pages,

@@ -1,4 +1,4 @@
-//! A page of memory that stops whoever touches it: the driver can be caught in the middle of an access.
+//! A page of memory that stops the thread that accesses it, so that a test holds the driver in the middle of an access.
 //!
 //! The page is made inaccessible, and the handler of the fault waits until it may be accessed again.
 #![expect(unsafe_code, reason = "protects pages and handles faults")]
@@ -50,7 +50,7 @@ impl Gate {
         assert_eq!(done, 0);
     }
 
-    /// Waits until somebody stands at the gate.
+    /// Waits until a thread stands at the gate.
     pub(crate) fn reached(&self) {
         let deadline = Instant::now() + LIMIT;
         while !REACHED.load(Ordering::SeqCst) {
@@ -59,7 +59,7 @@ impl Gate {
         }
     }
 
-    /// Lets everybody pass.
+    /// Lets the waiting threads pass.
     pub(crate) fn open(self) {}
 }
 
@@ -81,7 +81,7 @@ extern "C" fn fault(_signal: i32, info: *mut libc::siginfo_t, _context: *mut lib
         REACHED.store(true, Ordering::SeqCst);
         thread::yield_now();
     }
-    // The gate may have been opened between the access and here; a second fault on the same address is a real one.
+    // The gate may have been opened between the access and this line; a second fault on the address is a real one.
     static LAST: AtomicUsize = AtomicUsize::new(0);
     if !waited && LAST.swap(address, Ordering::SeqCst) == address {
         // SAFETY: ends the process.

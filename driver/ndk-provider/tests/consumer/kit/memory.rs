@@ -13,7 +13,7 @@ use simkernel::{Mdl, Pages};
 
 use super::{Adapter, Mr, Pd, Side};
 
-/// Bytes that differ from those of another seed.
+/// Bytes that differ from seed to seed.
 pub(crate) fn pattern(seed: u8, length: usize) -> Vec<u8> {
     (0..length)
         .map(|index| (index as u8).wrapping_mul(31).wrapping_add((index >> 8) as u8).wrapping_add(seed))
@@ -38,7 +38,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// The virtual addresses in MDLs are an index only: an address that nothing is mapped at shows who uses them as more.
+    /// The virtual addresses in MDLs are only an index: nothing is mapped there, so a driver that dereferences one faults.
     pub(crate) const INDEX: u64 = 0x7FFE_0000_0000;
 
     pub(crate) fn new(pd: &Pd, pages: usize, flags: u32) -> Self {

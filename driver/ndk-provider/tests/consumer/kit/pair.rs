@@ -165,7 +165,7 @@ impl Pair {
         }
     }
 
-    /// The same connection seen from the other side.
+    /// The connection seen from its other side.
     pub(crate) fn swapped(self) -> Self {
         Self { active: self.passive, passive: self.active, listener: self.listener }
     }

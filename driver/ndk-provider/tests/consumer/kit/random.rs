@@ -17,7 +17,7 @@ impl Random {
         (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % limit
     }
 
-    /// Lets up to so much time go by.
+    /// Spins and pauses up to `most` times.
     pub(crate) fn delay(&mut self, most: usize) {
         for spin in 0..self.below(most) {
             if spin % 64 == 0 { pause() } else { std::hint::spin_loop() }

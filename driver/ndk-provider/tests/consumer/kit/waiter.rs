@@ -25,7 +25,7 @@ static CLOCK: AtomicU64 = AtomicU64::new(1);
 /// What callbacks saw that they must not see. A callback cannot panic: it would unwind into the driver.
 static COMPLAINTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The present time, for comparison with that of calls.
+/// The present time, on the clock that stamps the calls.
 pub(crate) fn now() -> u64 {
     CLOCK.fetch_add(1, Ordering::SeqCst)
 }
@@ -59,12 +59,12 @@ type Hook = Box<dyn FnMut(Call) + Send>;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Most {
     Once,
-    /// The next call comes after the last one has returned.
+    /// Each call begins after the one before has returned.
     OneAtATime,
     Any,
 }
 
-/// The context of a callback. Contexts are never freed, so that a call that comes too late is seen, not suffered.
+/// The context of a callback. The test never frees it, so that a late call is reported, and does not touch freed memory.
 pub(crate) struct Waiter {
     name: &'static str,
     /// The levels at which it may be called (docs/contexts.md).
@@ -82,17 +82,17 @@ impl Waiter {
         Self::leak(name, PASSIVE_LEVEL..=DISPATCH_LEVEL, Most::Once)
     }
 
-    /// For completions and disconnect events, which come from a deferred call.
+    /// For completions and disconnect events, which the provider calls from a deferred call.
     pub(crate) fn deferred(name: &'static str) -> &'static Self {
         Self::leak(name, DISPATCH_LEVEL..=DISPATCH_LEVEL, Most::Once)
     }
 
-    /// For notifications, which come from a deferred call.
+    /// For notifications, which the provider calls from a deferred call.
     pub(crate) fn notification(name: &'static str) -> &'static Self {
         Self::leak(name, DISPATCH_LEVEL..=DISPATCH_LEVEL, Most::OneAtATime)
     }
 
-    /// For callbacks that come from deferred calls, of which several may run at once.
+    /// For callbacks that the provider calls from deferred calls, several at once.
     pub(crate) fn concurrent(name: &'static str) -> &'static Self {
         Self::leak(name, DISPATCH_LEVEL..=DISPATCH_LEVEL, Most::Any)
     }

@@ -28,7 +28,7 @@ impl World {
         Self::of(simkernel::boot())
     }
 
-    /// A world whose schedule comes from a seed.
+    /// A world whose schedule a seed determines.
     #[track_caller]
     pub(crate) fn seeded(seed: u64) -> Self {
         Self::of(simkernel::boot_seeded(seed))
@@ -76,7 +76,7 @@ pub(crate) fn open_adapter(provider: &Provider<SimKernel>, major: u16, minor: u1
     provider.open(NDK_VERSION { Major: major, Minor: minor }).map(Adapter)
 }
 
-/// Closes an adapter as NDIS does, which blocks until all of its objects are gone.
+/// Closes an adapter as NDIS does: the call blocks until the last object of the adapter is freed.
 pub(crate) fn close_adapter(adapter: Adapter) {
     // SAFETY: opened by the provider and closed once; a test that keeps objects stalls here, which the watchdog ends.
     watchdog(LIMIT, || unsafe { Provider::<SimKernel>::close(adapter.0, &simkernel::passive()) });

@@ -109,7 +109,7 @@ impl Adapter {
         self.create_shared_endpoint_at((address.pointer(), address.length()))
     }
 
-    /// NdkCreateSharedEndpoint with an address as it comes.
+    /// NdkCreateSharedEndpoint with an address that is passed on unchecked.
     pub(crate) fn create_shared_endpoint_at(&self, address: RawAddress) -> Result<SharedEndpoint, NTSTATUS> {
         let completion = Waiter::new("create completion of a shared endpoint");
         let mut out = null_mut();

@@ -48,7 +48,7 @@ impl Connector {
         )
     }
 
-    /// NdkConnect with addresses as they come.
+    /// NdkConnect with addresses that are passed on unchecked.
     pub(crate) fn connect_to(
         &self,
         qp: &Qp,
@@ -90,7 +90,7 @@ impl Connector {
         self.connect_shared_to(qp, endpoint, (remote.pointer(), remote.length()), limits, private_data)
     }
 
-    /// NdkConnectWithSharedEndpoint with an address as it comes.
+    /// NdkConnectWithSharedEndpoint with an address that is passed on unchecked.
     pub(crate) fn connect_shared_to(
         &self,
         qp: &Qp,
