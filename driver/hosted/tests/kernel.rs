@@ -95,7 +95,7 @@ struct Endless {
     deferred: Deferred<Hosted>,
     runs: AtomicU64,
     thread: ThreadId,
-    /// Runs of all on the thread that made them, since it went on last.
+    /// Runs of all objects on the thread that made them.
     in_a_row: std::sync::Arc<AtomicU64>,
     end: Arc<Event, Hosted>,
 }
@@ -115,7 +115,7 @@ impl RunDeferred<Hosted> for Endless {
     }
 }
 
-/// However many there are of what never ends, the thread goes on.
+/// Objects that reschedule themselves without end do not hold their thread, however many there are.
 // Shows T17.
 #[test]
 fn endless_work_lets_its_thread_go_on() {
@@ -191,7 +191,7 @@ fn timers_expire_not_before_their_time_unless_taken_back() {
     assert!(Arc::into_inner(taken_back).is_some(), "no reference is left");
 }
 
-/// One that is not due for long must not hold up those that are set later.
+/// A timer that is due late must not delay one that is set later and due sooner.
 #[test]
 fn a_timer_may_be_due_before_those_that_are_set() {
     let [late, soon] = [3_600_000_000, 1000].map(|microseconds| {
@@ -254,7 +254,7 @@ fn two_threads_pass_messages() {
         assert_eq!(message, [number; 8]);
     }
     sender.join().unwrap();
-    // Every 64th run is on the system thread, and may still be to come: then it holds a reference.
+    // A run that is queued or under way holds a reference.
     let mut ring = ring;
     while at_dispatch(|_| Arc::get_mut(&mut ring).is_none()) {
         thread::yield_now();
@@ -281,7 +281,7 @@ fn locks_exclude() {
     assert_eq!(count.into_inner(), 3 * EACH);
 }
 
-/// Whatever was in it before.
+/// The allocator zeroes memory that a freed allocation wrote.
 #[test]
 fn memory_is_zeroed_and_aligned() {
     for _ in 0..100 {

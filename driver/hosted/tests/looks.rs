@@ -1,4 +1,4 @@
-//! Who looks for completions serves the sockets. A process of its own: other tests expect that only the reactor does.
+//! A thread that polls for completions serves the sockets. This test is a process of its own: in other tests only the reactor serves them.
 #![cfg(unix)]
 #![expect(unsafe_code, reason = "a routine is called with a context pointer")]
 
@@ -16,7 +16,7 @@ use raw::{Outcome, Raw, accepted, any};
 #[path = "tcp/raw.rs"]
 mod raw;
 
-/// Tells on which thread a byte has come.
+/// Sends the id of the thread that the byte's routine runs on.
 unsafe fn came(context: *mut c_void, outcome: Outcome) {
     assert_eq!(outcome, Ok(1));
     // SAFETY: leaked for this routine.
@@ -24,7 +24,7 @@ unsafe fn came(context: *mut c_void, outcome: Outcome) {
     told.send(thread::current().id()).unwrap();
 }
 
-/// Receives a byte, looking for it by `look`; on which thread it came.
+/// Receives a byte, polling by `look`; returns the thread of the byte's routine.
 fn receive(raw: &Raw, peer: &mut impl std::io::Write, look: impl Fn()) -> ThreadId {
     let (told, threads) = mpsc::channel();
     let done = Completion::new(came, Box::into_raw(Box::new(told)).cast());
@@ -37,7 +37,7 @@ fn receive(raw: &Raw, peer: &mut impl std::io::Write, look: impl Fn()) -> Thread
             assert_eq!(room, [7]);
             return thread;
         }
-        // Often: who looks now and then is not relied on.
+        // 100 times in a row: the reactor does not leave the sockets to a thread that polls rarely.
         (0..100).for_each(|_| look());
         thread::yield_now();
     }
@@ -47,15 +47,15 @@ fn receive(raw: &Raw, peer: &mut impl std::io::Write, look: impl Fn()) -> Thread
 fn bytes_come_on_the_thread_that_looks_for_them() {
     let own = thread::current().id();
     let (raw, mut peer) = accepted(any());
-    // Nobody looks: the reactor does.
+    // No thread polls: the reactor calls the routine.
     assert_ne!(receive(&raw, &mut peer, || ()), own);
-    // Whoever has a lock may not be called back.
+    // A poll at DISPATCH_LEVEL, as under a lock, calls no routine.
     let looks_with_a_lock = || at_dispatch(|_| Tcp::poll_hint());
     assert!((0..1000).all(|_| receive(&raw, &mut peer, looks_with_a_lock) != own));
-    // How many of them depends on who has a processor.
+    // The scheduler of the host determines how many bytes arrive on this thread.
     let looked = (0..10_000).filter(|_| receive(&raw, &mut peer, Tcp::poll_hint) == own).count();
     assert!(looked > 0, "nothing came on this thread");
-    // The reactor takes over when nobody looks any more.
+    // When the thread stops polling, the reactor serves the sockets again.
     assert_ne!(receive(&raw, &mut peer, || ()), own);
     drop(peer);
     raw.close();

@@ -24,7 +24,7 @@ struct Seen {
     wrong: Vec<Cause>,
 }
 
-/// Reads a connection; `None`: it did not come to FPDUs.
+/// Reads a connection; `None`: it ended before its first FPDU.
 fn read([request, reply]: &Streams) -> Option<Seen> {
     let Ok(mpa::ParsedFrame::Frame(request_frame, after_request)) = MpaFrame::parse(FrameKind::Request, request) else {
         return None;
@@ -81,7 +81,7 @@ fn read_all(capture: &str) -> Vec<Option<(bool, [usize; 5])>> {
     seen.iter().map(|seen| seen.as_ref().map(|seen| (seen.crc, counts(seen)))).collect()
 }
 
-/// Of three rounds: rping reads, then writes, and sends before and after each.
+/// Three rounds: rping reads, then writes, and sends before and after each.
 const RPING: [usize; 5] = [3, 3, 3, 12, 0];
 
 // Shows S802.
@@ -98,7 +98,7 @@ fn rping_and_frames_of_another_program() {
         Some((false, RPING)),
         Some((true, one_send)),
         Some((false, one_send)),
-        // It wanted markers, and was refused.
+        // The initiator asked for markers, and was rejected.
         None,
         // A read in six segments, and a Terminate.
         Some((true, [0, 1, 6, 1, 1])),
@@ -114,7 +114,7 @@ fn head_of_an_smb_direct_session() {
     assert_eq!(read_all("smbdirect-head.pcap"), [Some((false, [0, 0, 0, 48, 0]))]);
 }
 
-/// The negative control: what reads the captures finds a byte that is not as siw sent it.
+/// The negative control: `read` finds a changed byte in a capture.
 #[test]
 fn a_changed_byte_is_found() {
     let [request, reply] = &connections("rping-host.pcap")[0];

@@ -334,7 +334,7 @@ fn causes_have_names() {
 fn terminates_of_siw_can_be_read() {
     let parsed = |body: &[u8]| Terminate::parse(body).expect("a body").cause;
     assert_eq!(parsed(&[0x02, 0x02, 0, 0]).swapped(), Cause::CRC);
-    // Whose bits of HdrCt are those that are reserved says so by that.
+    // If HdrCt has only bits that the RFC reserves, the parser reads the Terminate in siw's order.
     assert_eq!(parsed(&[0x21, 0x02, 0x03, 0]), Cause::NO_BUFFER);
     assert_eq!(parsed(&[0x10, 0x00, 0x07, 0]), Cause::STAG);
     assert_eq!(parsed(&[0x10, 0x00, 0xe7, 0]), Cause::DDP_LOCAL, "the right bits count");
@@ -349,7 +349,7 @@ fn terminates_of_siw_can_be_read() {
     let body = [&[0x10, 0, 0x07, 0, 0, 0][..], f4].concat();
     let terminate = Terminate::parse(&body).expect("a body");
     assert_eq!(terminate.headers, Some(TerminatedHeaders { length: 0, ddp: &f4[..18], read_request: &f4[18..] }));
-    // That of the capture, after a part of an answer.
+    // The Terminate of the capture, which siw sent after a part of a read response.
     let body = bytes("1101030005788142c9c53e0000007f3cf0000e00");
     let terminate = Terminate::parse(&body).expect("a body");
     assert_eq!(terminate.cause, Cause::TAGGED_BOUNDS);

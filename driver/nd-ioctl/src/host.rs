@@ -1,5 +1,5 @@
-//! The interface between the control device and the kernel around it. softndk.sys implements it (IRPs, MDLs, NDIS), and so does the
-//! in-process front end of the harness (over the simulated kernel).
+//! The interface between the control device and the kernel that it runs in, or a stand-in for that kernel. Each front end implements it
+//! once.
 #![allow(unsafe_code, reason = "traits whose implementers promise memory validity to an NDK provider")]
 
 use core::net::IpAddr;

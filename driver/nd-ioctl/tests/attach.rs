@@ -126,7 +126,7 @@ fn closing_the_second_file_cancels_what_came_by_it_and_nothing_else() {
     assert!(others.iter().all(|answer| answer.is_pending()));
     assert_eq!(device.host().provider().object_counts(), objects);
     assert_eq!(first.call(IOCTL_SOFTNDK_MR_QUERY, &handle(memory.mr)), STATUS_BUFFER_TOO_SMALL);
-    // A request that comes by the closed file does not pend, as no cleanup would cancel it.
+    // A request by the closed file does not pend, as no cleanup would cancel it.
     let late = second.notify(world.cq, ND_CQ_NOTIFY_ANY);
     assert_eq!((late.returned, late.wait()), (STATUS_CANCELLED, STATUS_CANCELLED));
     // The connector does not wait, so it can wait again.

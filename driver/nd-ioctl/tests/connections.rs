@@ -177,8 +177,8 @@ fn a_listener_that_is_only_bound_refuses() {
     });
 }
 
-/// A connection request for a connector that is being freed goes back to its listener, which may be freed at the same time. If it stayed in
-/// the freed listener, the cleanup would wait for ever for the adapter that it holds.
+/// A connection request for a connector that is being freed returns to its listener, which may be freed at that time. If it stayed in the
+/// freed listener, the cleanup would wait for ever for the adapter that it holds.
 #[test]
 fn a_request_does_not_go_back_to_a_freed_listener() {
     for seed in seeds(200) {

@@ -127,7 +127,7 @@ impl<'a> Server<'a> {
     }
 }
 
-/// No program gets the completions of a freed queue pair; the slots of its receives in the shared queue's ring are freed all the same.
+/// No program gets the completions of a freed queue pair; the slots of its receives in the shared queue's ring are freed as well.
 #[test]
 fn a_freed_queue_pair_gives_back_what_it_had_taken() {
     let _session = boot();

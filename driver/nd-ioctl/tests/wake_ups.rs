@@ -83,8 +83,8 @@ fn a_ring_is_looked_at_after_a_deferred_or_silent_request_by_code() {
     }
 }
 
-/// Both rings of a queue pair are about to sleep when a request comes into one of them, for which no doorbell rings: the driver finds the
-/// request, though the other ring sleeps.
+/// Both rings of a queue pair are about to sleep when the program puts a request into one of them, for which no doorbell rings: the driver
+/// finds the request, though the other ring sleeps.
 #[test]
 fn a_ring_is_looked_at_though_the_other_one_sleeps() {
     for seed in seeds(200) {
@@ -117,8 +117,8 @@ fn ends(answer: &Answer) -> bool {
     becomes(|| !answer.is_pending())
 }
 
-/// A cancelled CQ_NOTIFY uses up no notification: the next CQ_NOTIFY completes for the completion that has come. But if the first one has
-/// succeeded, the next one does not complete for the same completion, however soon it follows.
+/// A cancelled CQ_NOTIFY uses up no notification: the next CQ_NOTIFY completes for the completion that has arrived. But if the first one
+/// has succeeded, the next one does not complete for that completion, however soon it follows.
 // Shows S311.
 #[test]
 fn a_cancelled_request_takes_no_notification_along() {
@@ -159,7 +159,7 @@ fn a_cancelled_request_takes_no_notification_along() {
     assert!(cancelled > 0, "none was cancelled first");
 }
 
-/// A notification for which no request waited stays when a poll leaves completions in the CQ: a CQ_NOTIFY that comes beside the poll
+/// A notification for which no request waited stays when a poll leaves completions in the CQ: a CQ_NOTIFY that is sent beside the poll
 /// completes.
 #[test]
 fn a_poll_beside_it_takes_no_notification_along() {

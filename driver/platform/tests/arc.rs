@@ -173,7 +173,7 @@ fn exactly_one_close_is_the_last() {
     assert!(kernel.ledger().is_clean());
 }
 
-/// Upgrades race with the close: whoever gets a reference gets a live object, and someone is the last.
+/// Upgrades race with the close: a successful upgrade gets a live object, and exactly one thread drops the last reference.
 #[test]
 fn upgrading_races_with_closing() {
     let kernel = boot();

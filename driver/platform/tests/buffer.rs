@@ -50,8 +50,7 @@ fn what_comes_is_shown_until_it_is_used() {
     assert_eq!(buffer.bytes(), b"");
 }
 
-/// Twice as much room once all that there was has been filled at once, up to what a request moves.
-/// One of a connection that was accepted is small until something of what came was used.
+/// The buffer of an accepted connection stays small until its consumer has used some of the bytes.
 #[test]
 fn what_was_accepted_has_more_room_when_it_has_spoken() {
     let _kernel = boot();
@@ -66,6 +65,7 @@ fn what_was_accepted_has_more_room_when_it_has_spoken() {
     assert_eq!(room(&mut buffer), FIRST - 3);
 }
 
+/// The room doubles after one receive has filled all of it, up to the size of one request.
 #[test]
 fn a_full_buffer_doubles() {
     let _kernel = boot();
@@ -155,7 +155,7 @@ fn what_is_left_moves_when_it_must() {
     }
 }
 
-/// Twice as much room once more than half was filled, up to what a request moves.
+/// The room doubles after more than half of it was filled, up to the size of one request.
 #[test]
 fn what_goes_has_more_room_when_it_needs_it() {
     let kernel = boot();

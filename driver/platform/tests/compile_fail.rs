@@ -1,5 +1,5 @@
-//! What the context tokens rule out does not compile. That it is this that does not compile, and nothing else about these
-//! programs, their messages say; right use of the same parts is in `context.rs`.
+//! Code that breaks a rule of the context tokens does not compile. The compiler's messages show that the rule is the reason; `context.rs`
+//! has the right use.
 
 /// Each file of `compile-fail`, with the compiler's message beside it: `TRYBUILD=overwrite` writes the messages anew.
 // Shows S1206.

@@ -57,7 +57,7 @@ impl Processor {
     }
 }
 
-/// Queues itself again so often, on the processors in turn.
+/// Queues itself `left` times, on the processors in turn.
 struct Object<'a> {
     run: Run,
     processors: &'a [Processor],
@@ -78,7 +78,7 @@ unsafe extern "C" fn run(context: *mut c_void) {
     }
 }
 
-/// Has so many objects run `1 + again` times each; gives the order of the runs, and the longest row of all processors.
+/// Has `objects` objects run `1 + again` times each; gives the order of the runs, and the longest row of all processors.
 fn play(processors: &[Processor], objects: usize, again: u32) -> (Vec<usize>, u32) {
     let order = RefCell::default();
     let object = |number| Object { run: Run::default(), processors, left: Cell::new(again), order: &order, number };
@@ -101,7 +101,7 @@ fn endless_work_of_many_objects_lets_threads_run() {
         let processors: Vec<_> = (0..processors).map(|_| Processor::default()).collect();
         let (order, longest) = play(&processors, objects, 4000);
         assert_eq!(order.len(), 4001 * objects);
-        // That of the thread, before DPCs that it has queued.
+        // One more with several processors: the run on the thread, before the DPC that the thread has queued.
         let most = RUNS_IN_A_ROW + u32::from(processors.len() > 1);
         assert_eq!(longest.max(most), most, "with {objects} objects on {} processors", processors.len());
         assert!(longest >= RUNS_IN_A_ROW);
@@ -116,7 +116,7 @@ fn what_is_queued_first_runs_first() {
     assert_eq!(order, expected, "by the DPC, then by the thread");
 }
 
-/// When the thread has brought the queue to its end, the DPC takes what comes then.
+/// When the thread has emptied the queue, the DPC runs the objects that are queued later.
 #[test]
 fn the_dpc_comes_back() {
     let _kernel = boot();

@@ -1,4 +1,4 @@
-//! Timers: each start expires once or was taken back, and the object's reference goes exactly once.
+//! Timers: each start either expires once or is cancelled, and its reference to the object is dropped exactly once.
 
 use std::{
     sync::{
@@ -126,7 +126,7 @@ fn cancel_gives_the_reference_back_at_once() {
     assert_eq!(Arc::into_inner(alarm).map(|alarm| alarm.expired()), Some(0));
 }
 
-/// The DPC is queued when the cancel comes: it does nothing, and gives the reference up.
+/// The timer is cancelled when its DPC is queued: the DPC does not call the routine, and drops the reference.
 #[test]
 fn a_cancel_that_is_late_still_counts() {
     let kernel = boot();
@@ -218,7 +218,7 @@ fn an_expiry_knows_whether_it_is_of_the_last_start() {
     }
 }
 
-/// Threads start and cancel as they like while the real clock goes on: nothing is left over, and nothing overlaps.
+/// Threads start and cancel timers while the real clock runs: no timer is left over, and no two routines overlap.
 #[test]
 fn starts_and_cancels_race_with_the_clock() {
     let kernel = boot();

@@ -1,4 +1,4 @@
-//! Closing, in whatever state.
+//! Closing a socket, in each state.
 #![expect(unsafe_code, reason = "a routine with a context")]
 
 use std::{
@@ -49,7 +49,7 @@ fn a_close_is_a_reset_unless_both_have_finished() {
         peer.read_to_end(&mut all).unwrap();
         assert_eq!(all, b"bytes");
         raw.close();
-        // It has had the end. Who is reset cannot send.
+        // The peer has read the end. A send fails once the peer is reset.
         let error = std::iter::repeat_with(|| peer.write(b"more")).find_map(Result::err).unwrap();
         assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset));
     }
@@ -112,7 +112,7 @@ fn an_accept_ends_with_its_socket_and_the_next_one_gets_the_connection() {
     assert_eq!(raw.receive_all(4), b"here");
 }
 
-/// A routine that ends when the test lets it.
+/// A routine that blocks until the test releases the gate.
 unsafe fn wait_at(gate: *mut c_void, _: Outcome) {
     // SAFETY: that of the test, which waits for the close.
     let gate = unsafe { &*gate.cast::<(Mutex<()>, Op)>() };
@@ -121,7 +121,7 @@ unsafe fn wait_at(gate: *mut c_void, _: Outcome) {
     unsafe { gate.1.done().complete(Ok(0)) };
 }
 
-/// The reactor has something else to do.
+/// The reactor is blocked in another socket's routine while the listener closes.
 #[test]
 fn a_listener_whose_close_has_begun_listens_no_more() {
     let ((mut first, _peer), (mut listener, at)) = (connected(any()), listener(any()));
@@ -141,7 +141,7 @@ fn a_listener_whose_close_has_begun_listens_no_more() {
     assert_eq!(again.err(), None);
 }
 
-/// Those that nobody has accepted.
+/// The reset connections wait in the host's backlog; the test has accepted none of them.
 #[test]
 fn connections_of_a_listener_that_closes_are_reset() {
     let (listener, at) = listener(any());
@@ -150,7 +150,7 @@ fn connections_of_a_listener_that_closes_are_reset() {
     peers.iter_mut().for_each(assert_reset);
 }
 
-/// The host has not said what comes of it: a listener whose queue is full does not answer.
+/// The connect is pending: a listener whose backlog is full does not answer.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_connect_under_way_is_canceled() {
@@ -159,7 +159,7 @@ fn a_connect_under_way_is_canceled() {
     full.listen(0).unwrap();
     let at = full.local_addr().unwrap().as_socket().unwrap();
     let mut raws = Vec::new();
-    // The queue takes a few; then one waits.
+    // The backlog takes a few connections; the next connect waits.
     let (mut waiting, op) = loop {
         let (raw, op) = (Raw::new(), Op::new());
         raw.connect(&op, any(), at);

@@ -142,7 +142,7 @@ fn sender(mut raw: Raw, mut random: Random, seen: &Seen) {
     }
 }
 
-/// Whatever the threads, the reactor and the host do when: each request ends, once, and the bytes are right.
+/// In any interleaving of the threads, the reactor and the host, each request ends once, and the bytes are right.
 #[test]
 fn random_sizes_and_ends() {
     const ROUNDS: usize = 60;

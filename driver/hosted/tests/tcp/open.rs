@@ -98,7 +98,7 @@ fn nobody_listens_at_the_own_address() {
 #[test]
 fn no_way_there() {
     let [v4, v6] = [any(), SocketAddr::from((Ipv6Addr::LOCALHOST, 1))];
-    // Of documentation: nobody's own.
+    // An address for documentation (RFC 5737), which no host has.
     let foreign = SocketAddr::from(([192, 0, 2, 77], 0));
     for (local, remote) in [(v4, v6), (v6, v4), (foreign, SocketAddr::new(any().ip(), 1))] {
         let (raw, op) = (Raw::new(), Op::new());
@@ -131,7 +131,7 @@ fn an_address_that_is_taken() {
     assert_eq!(op.wait(), Ok(0));
 }
 
-/// Who listened before, and was the first to finish, leaves the address in TIME_WAIT.
+/// The listening end finishes first, so its address stays in TIME_WAIT; a new listener can still use the address.
 #[test]
 fn connections_that_are_over_do_not_take_an_address() {
     let (first, at) = listener(any());
@@ -150,7 +150,7 @@ fn connections_that_are_over_do_not_take_an_address() {
     assert_eq!(op.wait(), Ok(0));
 }
 
-/// The same port of both families is two addresses.
+/// A port of IPv4 and the port of that number of IPv6 are two addresses.
 #[test]
 fn ipv6_is_ipv6_only() {
     let Some(_) = any_v6() else { return };
@@ -171,7 +171,7 @@ fn an_accept_may_come_before_or_after_its_connection() {
     assert!(!op.is_over());
     let mut peers = vec![TcpStream::connect(at).unwrap()];
     assert_eq!(op.wait(), Ok(0));
-    // These wait with the host. Each is there for an accept that comes later.
+    // These connections wait in the host's backlog, for the accepts below.
     peers.extend((0..20).map(|_| TcpStream::connect(at).unwrap()));
     let mut ours = vec![early];
     for _ in 0..20 {

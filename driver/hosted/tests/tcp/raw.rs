@@ -17,10 +17,10 @@ use platform::{Completion, DISPATCH_LEVEL, Platform, SocketError, Sockets};
 
 pub(crate) type Outcome = Result<usize, SocketError>;
 
-/// A test that waits so long hangs.
+/// A wait that takes longer than this fails the test.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A request, and what it came to.
+/// A request, and its outcome.
 pub(crate) struct Op(Box<Noted>);
 
 #[derive(Default)]
@@ -35,7 +35,7 @@ unsafe fn note(context: *mut c_void, outcome: Outcome) {
     let noted = unsafe { &*context.cast::<Noted>() };
     let mut outcomes = noted.outcomes.lock().unwrap();
     outcomes.push(outcome);
-    // With the lock held: who sees the outcome may free it.
+    // Notifies with the lock held: the waiter may free the `Op` as soon as it sees the outcome.
     noted.changed.notify_all();
 }
 
@@ -52,7 +52,7 @@ impl Op {
         !self.0.outcomes.lock().unwrap().is_empty()
     }
 
-    /// What it came to; it may be used again.
+    /// The outcome; the `Op` may be used again.
     pub(crate) fn wait(&self) -> Outcome {
         let outcomes = self.0.outcomes.lock().unwrap();
         let (mut outcomes, wait) =
@@ -143,7 +143,7 @@ impl Raw {
         assert_eq!(op.wait(), Ok(0));
     }
 
-    /// All of so many bytes.
+    /// Receives `count` bytes, or fewer if the peer finishes before.
     pub(crate) fn receive_all(&self, count: usize) -> Vec<u8> {
         let (op, mut room, mut bytes) = (Op::new(), vec![0; 1 << 16], Vec::new());
         while bytes.len() < count {
@@ -176,7 +176,7 @@ pub(crate) fn any() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
 }
 
-/// The same of IPv6, if the machine has it.
+/// As `any`, of IPv6, if the machine has it.
 pub(crate) fn any_v6() -> Option<SocketAddr> {
     let address = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
     match TcpListener::bind(address) {
@@ -188,7 +188,7 @@ pub(crate) fn any_v6() -> Option<SocketAddr> {
     }
 }
 
-/// An address that nobody uses. Hosts pick their ports elsewhere.
+/// An address without a listener. Hosts pick ephemeral ports elsewhere.
 pub(crate) fn unused() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 12_000 + (std::process::id() % 1000) as u16 * 16;
@@ -197,7 +197,7 @@ pub(crate) fn unused() -> SocketAddr {
     addresses.take(1000).find(|address| TcpListener::bind(address).is_ok()).expect("a port that nobody uses")
 }
 
-/// A listener of ours, and where it listens.
+/// A listening socket of the crate, and its address.
 pub(crate) fn listener(at: SocketAddr) -> (Raw, SocketAddr) {
     let (listener, op) = (Raw::new(), Op::new());
     listener.listen(&op, at);
@@ -207,7 +207,7 @@ pub(crate) fn listener(at: SocketAddr) -> (Raw, SocketAddr) {
     (listener, own)
 }
 
-/// A connection of ours to a peer, which listens.
+/// A socket of the crate that has connected, and its peer.
 pub(crate) fn connected(at: SocketAddr) -> (Raw, TcpStream) {
     let (peer, (raw, op)) = (TcpListener::bind(at).unwrap(), (Raw::new(), Op::new()));
     raw.connect(&op, at, peer.local_addr().unwrap());
@@ -215,7 +215,7 @@ pub(crate) fn connected(at: SocketAddr) -> (Raw, TcpStream) {
     (raw, peer.accept().unwrap().0)
 }
 
-/// A connection of a peer to us, who listen.
+/// A socket of the crate that has accepted, and its peer.
 pub(crate) fn accepted(at: SocketAddr) -> (Raw, TcpStream) {
     let (listener, at) = listener(at);
     let (raw, op) = (Raw::new(), Op::new());

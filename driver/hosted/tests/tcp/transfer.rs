@@ -26,7 +26,7 @@ fn a_receive_gets_what_there_is_at_once_or_later() {
         peer.write_all(b"later").unwrap();
         assert_eq!(op.wait(), Ok(5));
         assert_eq!(&room[..5], b"later");
-        // Less than has come, again and again: some of it, and the rest, ends at once.
+        // Each receive asks for fewer bytes than have arrived: some receives complete at once.
         peer.write_all(&bytes(1000)).unwrap();
         let mut received = Vec::new();
         let mut at_once = 0;
@@ -41,7 +41,7 @@ fn a_receive_gets_what_there_is_at_once_or_later() {
     }
 }
 
-/// The end may come with the last bytes, when the host tells of both at once.
+/// The end may be received with the last bytes, when the host reports both at once.
 #[test]
 fn bytes_then_the_end() {
     for gap in [false, true] {
@@ -86,7 +86,7 @@ fn who_has_finished_receives_on() {
     }
 }
 
-/// A peer that does not read holds a sender back; what was sent comes in order.
+/// A peer that does not read blocks the sender; the bytes arrive in order.
 #[test]
 fn large_sends_wait_for_the_peer() {
     for (raw, mut peer) in [connected(any()), accepted(any())] {
@@ -209,7 +209,7 @@ fn a_reset_fails_what_waits_and_what_comes() {
     }
 }
 
-/// The host tells of a reset once: whoever asks next is told that nothing more comes, as if the peer had finished.
+/// The host reports a reset once: its next answer is the end of the stream, as if the peer had finished.
 #[test]
 fn a_reset_is_no_end_when_a_send_was_told_first() {
     let (raw, peer) = connected(any());
@@ -226,7 +226,7 @@ fn a_reset_is_no_end_when_a_send_was_told_first() {
     assert_eq!(op.wait(), Err(SocketError::Reset));
 }
 
-/// Nothing is held back for what follows: many small messages, each answered before the next.
+/// The host sends small messages at once, without waiting for more (no Nagle delay).
 #[test]
 fn small_messages_go_at_once() {
     let (raw, mut peer) = accepted(any());

@@ -1,4 +1,4 @@
-//! Which thread does what, and for how long.
+//! On which thread routines and deferred calls run, and for how long one connection holds the reactor.
 #![expect(unsafe_code, reason = "a routine is called with a context pointer")]
 
 use std::{
@@ -23,13 +23,13 @@ struct Reader {
     raw: Raw,
     room: Mutex<Box<[u8; 1]>>,
     received: AtomicUsize,
-    /// So many, then it stops.
+    /// The reader stops after this number of bytes.
     enough: usize,
-    /// Where routines and runs were.
+    /// The threads that ran routines and deferred calls.
     threads: Mutex<Vec<(&'static str, ThreadId)>>,
-    /// At its first byte it waits for this, and holds up the reactor.
+    /// At its first byte the reader waits for this, and blocks the reactor.
     first: Mutex<Option<(Sender<()>, Receiver<()>)>>,
-    /// Told when it has enough, how much `other`, or it, has received by then.
+    /// After `enough` bytes, gets the number of bytes that `other` has received by then, or the reader itself if it has no other.
     done: Mutex<Option<Sender<usize>>>,
     other: Option<Arc<Self, Hosted>>,
 }
@@ -89,7 +89,7 @@ impl Reader {
         this
     }
 
-    /// Waits until its last run is over, and closes the socket, here: the reactor cannot wait for itself.
+    /// Waits until the last run is over; then this thread closes the socket, as the reactor cannot wait for itself.
     fn end(mut this: Arc<Self, Hosted>) {
         while hosted::at_dispatch(|_| Arc::get_mut(&mut this).is_none()) {
             thread::yield_now();
@@ -125,7 +125,7 @@ fn what_a_routine_schedules_runs_after_it_on_its_thread() {
     Reader::end(reader);
 }
 
-/// A connection that could go on for long, and one behind it.
+/// A connection with many bytes, and a second one behind it.
 #[test]
 fn nobody_is_starved() {
     const MANY: usize = 2000;
@@ -138,7 +138,7 @@ fn nobody_is_starved() {
     let (raw, mut behind) = accepted(any());
     let other = Reader { done: Mutex::new(Some(done)), other: Some(flooded.clone()), ..Reader::new(raw, 1) };
     let other = other.start();
-    // The reactor is held within a routine until there are bytes for both.
+    // The reactor is blocked in a routine until both connections have bytes.
     flood.write_all(&bytes(1)).unwrap();
     held.recv().unwrap();
     flood.write_all(&bytes(MANY)).unwrap();

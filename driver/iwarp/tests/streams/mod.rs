@@ -15,7 +15,7 @@ pub(crate) type Streams = [Vec<u8>; 2];
 pub(crate) fn connections(capture: &Path) -> Vec<Streams> {
     let mut reader = PcapReader::new(File::open(capture).expect("the capture")).expect("its header");
     let mut streams: Vec<Streams> = Vec::new();
-    // Where each direction goes, and the sequence number that is due.
+    // For each direction: its connection and index, and the next sequence number.
     let mut places: BTreeMap<(SocketAddr, SocketAddr), (usize, usize, u32)> = BTreeMap::new();
     while let Some(packet) = reader.next_packet() {
         let packet = packet.expect("a packet");

@@ -17,7 +17,7 @@ pub(crate) struct Work {
     pub(crate) written: usize,
     /// Whether it says that there are no more, when all is written.
     pub(crate) finishes: bool,
-    /// Whether it leaves alone what has come.
+    /// Whether the end leaves the received bytes in the stream.
     pub(crate) holds: bool,
     /// Bytes that it uses together; 0: any number.
     pub(crate) frame: usize,
@@ -243,7 +243,7 @@ impl Door {
     }
 }
 
-/// Waits for something that others do.
+/// Waits until another thread or a deferred call has made `is` true.
 pub(crate) fn wait(_what: &str, is: impl Fn() -> bool) {
     while !is() {
         pause();
@@ -267,7 +267,7 @@ pub(crate) fn bytes(length: usize, seed: u64) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// A connection from machine 1 to machine 2: the door, who connected, who was accepted.
+/// A connection from machine 1 to machine 2: the listener, the connecting end, the accepted end.
 pub(crate) type Pair = (Arc<Door, SimKernel>, Arc<End, SimKernel>, Arc<End, SimKernel>);
 
 pub(crate) fn pair() -> Pair {

@@ -92,7 +92,7 @@ fn a_start_says_why_it_failed() {
     });
 }
 
-/// 1 MiB each way at once, in whatever pieces.
+/// Each end sends 1 MiB, both at once; the network cuts the bytes anywhere.
 #[test]
 fn bytes_arrive_as_they_were_sent() {
     in_sessions(6, |_| {
@@ -130,7 +130,7 @@ fn more_than_the_largest_buffer_cannot_be_wanted() {
     });
 }
 
-/// Who fills what there is gets more, also if all of it goes at once; who does not, keeps what there is.
+/// The room of a writer grows when it fills all of it, even if the stream sends the bytes at once; if it fills a third, the room stays.
 #[test]
 fn room_grows_with_what_is_written() {
     in_sessions(6, |kernel| {
@@ -157,7 +157,7 @@ fn room_grows_with_what_is_written() {
     });
 }
 
-/// A peer that uses nothing stops the sender, with bounded memory; then it goes on, and nothing is lost.
+/// A peer that uses no bytes stops the sender, with bounded memory; once it reads, the transfer continues, and no byte is lost.
 #[test]
 fn a_peer_that_does_not_read_holds_the_sender_back() {
     in_sessions(10, |kernel| {
@@ -183,7 +183,7 @@ fn a_peer_that_does_not_read_holds_the_sender_back() {
     });
 }
 
-/// Half closed: the other direction goes on, and both ends see an end, no reset.
+/// One end finishes: the other direction still works, and both ends see an end, no reset.
 #[test]
 fn finish_ends_one_direction_after_its_bytes() {
     in_sessions(20, |_| {
@@ -206,7 +206,7 @@ fn finish_ends_one_direction_after_its_bytes() {
     });
 }
 
-/// Who closes has got and sent all: what is still on its way to the other arrives.
+/// The closing end has received and sent all: the bytes that are under way still reach the other end.
 #[test]
 fn a_close_after_both_have_finished_loses_nothing() {
     in_sessions(20, |_| {
@@ -255,8 +255,8 @@ fn a_close_in_the_middle_resets_the_peer() {
     });
 }
 
-/// With nothing started, connecting without an answer, listening, accepting, after a failure, and while bytes that nobody takes
-/// wait to go: everything ends, once.
+/// Before a start, while connecting without an answer, listening or accepting, after a failure, and with bytes that the peer does not read:
+/// each request ends once.
 #[test]
 fn a_close_ends_every_state() {
     in_sessions(20, |kernel| {
@@ -292,7 +292,7 @@ fn a_close_ends_every_state() {
     });
 }
 
-/// An accepting end closes although its listener goes on, which can accept again then.
+/// An accepting end closes while its listener stays, which can then accept another connection.
 #[test]
 fn an_accept_can_be_closed() {
     in_sessions(20, |_| {
@@ -311,7 +311,7 @@ fn an_accept_can_be_closed() {
     });
 }
 
-/// A close and what it ends come from two threads at any time.
+/// Two threads close the connecting end, and a third the listener, at any time.
 #[test]
 fn closes_race_with_everything() {
     for seed in seeds(300) {
@@ -338,7 +338,7 @@ fn closes_race_with_everything() {
     }
 }
 
-/// Bytes come, and the connection dies, while a reader waits for more than it was shown: it is shown more before it hears of the end.
+/// Bytes arrive and the connection fails while a reader wants more bytes: the stream shows it the bytes before the end.
 #[test]
 fn what_has_come_is_shown_before_the_end() {
     for _ in 0..20 {
@@ -399,7 +399,7 @@ fn reads_and_writes_do_not_overlap() {
     close(pair);
 }
 
-/// Who reads beside another does not hear of the end before it was shown what came before.
+/// Two readers at once: the stream tells neither of them the end before it has shown the bytes that precede it.
 #[test]
 fn the_end_is_told_to_who_has_seen_all() {
     let mut told = 0;

@@ -16,7 +16,7 @@ fn random_operations_leave_prefixes_and_nothing_else() {
         let door = Door::listen(address(2, 5445)).unwrap();
         let connects = (0..1 + below(4)).map(|_| End::connect(address(1, 0), address(2, 5445)).unwrap());
         let connecting: Vec<_> = connects.collect();
-        // Who was accepted is told by the addresses: the order is the network's.
+        // The network determines the order of the accepts, so the addresses tell which end belongs to which.
         let pairs = connecting.iter().map(|a| {
             wait("the start", || a.stream.started().is_some());
             let addresses = a.stream.addresses().unwrap();
