@@ -29,7 +29,7 @@ use simkernel::{Mdl, Pages, SimKernel};
 pub const ADAPTER_ID: u64 = 0x0600_0000_0000_0007;
 pub const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
-/// Those of group 0.
+/// The processors of group 0.
 pub const PROCESSORS: u64 = 0xff;
 
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -46,7 +46,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Its end, which must come.
+    /// The request's status; the request must end.
     pub fn wait(&self) -> NTSTATUS {
         let (status, ..) = self.shared.wait(LIMIT).expect("the request never ended");
         assert!(self.returned == STATUS_PENDING || self.returned == status, "{} then {status}", self.returned);
@@ -96,7 +96,7 @@ impl<'a> User<'a> {
         Self::of_process(device, PROCESS)
     }
 
-    /// The same, of a process that is named.
+    /// As [`User::new`] without PROVIDER_INIT, of this process.
     pub fn of_process(device: &'a Device<TestHost>, process: u64) -> Self {
         let file = Arc::new(device.open(process).unwrap());
         Self { file, process, lives: AtomicU32::new(i32::MAX.cast_unsigned()), device }
@@ -106,7 +106,7 @@ impl<'a> User<'a> {
         Self::new_of_process(device, PROCESS)
     }
 
-    /// The same, of a process that is named.
+    /// As [`User::new`], of this process.
     pub fn new_of_process(device: &'a Device<TestHost>, process: u64) -> Self {
         let user = Self::of_process(device, process);
         assert_eq!(user.call(IOCTL_ND_PROVIDER_INIT, &handle(0)), STATUS_SUCCESS);
@@ -128,7 +128,7 @@ impl<'a> User<'a> {
         self.ask::<_, SOFTNDK_FILE_ID>(IOCTL_SOFTNDK_FILE_ID, &handle(0)).unwrap().Id
     }
 
-    /// A second file of the same context.
+    /// A second file of the context.
     pub fn attached(&self) -> Self {
         let second = Self::of_process(self.device, self.process);
         assert_eq!(second.call(IOCTL_SOFTNDK_ATTACH, &handle(self.id())), STATUS_SUCCESS);
@@ -252,7 +252,7 @@ impl<'a> User<'a> {
             .collect()
     }
 
-    /// Polls until `count` completions have come.
+    /// Polls until there are `count` completions.
     pub fn completions(&self, cq: u64, count: usize) -> Vec<SOFTNDK_RESULT> {
         let mut all = Vec::new();
         let deadline = std::time::Instant::now() + LIMIT;

@@ -28,7 +28,7 @@ pub struct World {
     pub pages: simkernel::Pages,
 }
 
-/// A code, an input that is valid as far as it goes, where in it the handles are, and the size of the output.
+/// A code, an input that is valid as far as it goes, the offsets of its handles, and the size of the output.
 #[derive(Clone)]
 pub struct Case {
     pub code: u32,
@@ -69,7 +69,7 @@ impl World {
         [self.adapter, self.pd, self.cq, self.mr, self.mw, self.srq, self.qp, self.connector, self.listener]
     }
 
-    /// All codes that take a handle, with handles of this world. Those that free come last.
+    /// All codes that take a handle, with handles of this world. The codes that free objects are last.
     pub fn cases(&self, user: &User<'_>) -> Vec<Case> {
         let one = |code, object: u64, output| case(code, &handle(object), &[8], output);
         let create_cq = ND_CREATE_CQ { Version: 1, QueueDepth: 4, AdapterHandle: self.adapter, ..ZeroInit::ZERO };
@@ -176,7 +176,7 @@ impl World {
         ]
     }
 
-    /// Those that are not like the others: for fresh files, for objects of several types, for all of the driver.
+    /// The remaining codes: for fresh files, for objects of several types, for the whole driver.
     pub fn other_cases(&self, user: &User<'_>) -> Vec<Case> {
         let diagnostics = SOFTNDK_DIAGNOSTICS_QUERY { Version: 1, Reserved: 0 };
         let smb_direct = SOFTNDK_TEST_SMB_DIRECT { Version: 1, Scenario: 0 };

@@ -1,6 +1,6 @@
-//! Users of the control device who break all rules, beside others who keep them. The bodies of the fuzz targets [`ioctls`] and
-//! [`rings`]: bytes become what they do ([`decode`]), on the simulated kernel. Whatever they do, nothing panics, no rule of the
-//! kernel is broken, each request ends with a documented status, the others are not harmed, and nothing is left behind.
+//! Users of the control device that break all rules, beside users that keep them. The bodies of the fuzz targets [`ioctls`] and [`rings`]:
+//! bytes become operations ([`decode`]), on the simulated kernel. The driver does not panic and breaks no rule of the kernel, each request
+//! ends with a documented status, the good users are not harmed, and nothing is left.
 
 pub mod ioctls;
 mod memory;
@@ -38,7 +38,7 @@ pub(crate) use ensure;
 /// How often requests with a control code ended with a status.
 pub type Outcomes = BTreeMap<(u32, NTSTATUS), u64>;
 
-/// What two threads of hostile users do, each in order, at the same time.
+/// The operations of two threads of hostile users; each thread performs its own in order, both run at once.
 #[derive(Clone, Debug)]
 pub struct Script<O> {
     /// Of the schedule.
@@ -67,7 +67,7 @@ pub fn decode<O: for<'a> Arbitrary<'a> + Debug>(bytes: &[u8]) -> Script<O> {
     Script { seed, threads }
 }
 
-/// So many bytes that a seed stands for.
+/// `count` bytes that the seed determines.
 #[must_use]
 pub fn bytes(seed: u64, count: usize) -> Vec<u8> {
     // xorshift64* (Vigna 2016).

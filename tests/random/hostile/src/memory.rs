@@ -13,7 +13,7 @@ pub(crate) struct Shortage<'a> {
 #[derive(Default)]
 struct State<'a> {
     planted: Option<Fault<'a>>,
-    /// How many there are who rely on memory.
+    /// The calls of [`Shortage::without`] that are running.
     excluded: u32,
 }
 
@@ -23,7 +23,7 @@ impl<'a> Shortage<'a> {
         Self { session, state: Mutex::default() }
     }
 
-    /// Has the allocation after so many others fail, whoever it is for.
+    /// Has the allocation after `others` ones fail, whichever user it is for.
     pub(crate) fn begin(&self, others: u8) {
         let mut state = self.state();
         // One at a time.

@@ -1,4 +1,4 @@
-//! Two users who keep the rules, of processes of their own, with connected queue pairs over rings. Nobody else has a way to them.
+//! Two users that keep the rules, each of a process of its own, with connected queue pairs over rings. No other user can reach them.
 
 use nd_ioctl::Device;
 use nd_rings::{Mapped, Writer, user::CompletionRing};
@@ -24,7 +24,7 @@ const PATIENCE: u32 = 50_000;
 const LENGTH: usize = INLINE_BYTES as usize;
 /// Where messages are put; what is around it stays.
 const PLACE: usize = 512;
-/// What is in memory that nobody writes.
+/// The content of memory that has not been written.
 const UNTOUCHED: u8 = 0xEE;
 
 struct Side<'a> {
@@ -37,7 +37,7 @@ struct Side<'a> {
     completions: CompletionRing,
 }
 
-/// Two users who send messages to each other.
+/// Two users that send messages to each other.
 pub(crate) struct Neighbours<'a> {
     sides: [Side<'a>; 2],
     messages: u64,
@@ -101,7 +101,7 @@ impl<'a> Neighbours<'a> {
         Self { sides, messages: 0 }
     }
 
-    /// Handles of a file that is nobody else's.
+    /// Handles of a file that the attackers do not own.
     pub(crate) fn handles(&self) -> [u64; 9] {
         self.sides[0].world.handles()
     }

@@ -14,7 +14,7 @@ const ANY: [NTSTATUS; 7] = [
     STATUS_INSUFFICIENT_RESOURCES,
 ];
 
-/// Whether a request with this code may end so.
+/// Whether a request with this code may end with this status.
 pub(crate) fn is_documented(code: u32, status: NTSTATUS) -> bool {
     ANY.contains(&status) || of_code(code).contains(&status)
 }
@@ -25,7 +25,7 @@ fn of_code(code: u32) -> &'static [NTSTATUS] {
         IOCTL_ND_CQ_CREATE | IOCTL_ND_SRQ_CREATE | IOCTL_ND_QP_CREATE | IOCTL_ND_QP_CREATE_WITH_SRQ => {
             &[STATUS_INVALID_PARAMETER, STATUS_INVALID_PARAMETER_MIX, STATUS_NOT_SUPPORTED, STATUS_ACCESS_VIOLATION]
         }
-        // The same, and less room than is needed.
+        // As for the creates, and fewer slots than are needed.
         IOCTL_ND_CQ_MODIFY | IOCTL_ND_SRQ_MODIFY => &[
             STATUS_INVALID_PARAMETER,
             STATUS_INVALID_PARAMETER_MIX,

@@ -10,7 +10,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Bytes that a script is made of.
 const LENGTH: usize = 1024;
 
-/// Plays scripts, which have to reach so many outcomes, or they say little.
+/// Plays scripts, which have to reach `least_outcomes` different outcomes: otherwise they test too little.
 fn play<O: for<'a> arbitrary::Arbitrary<'a> + std::fmt::Debug>(
     count: u64,
     least_outcomes: usize,

@@ -100,7 +100,7 @@ pub enum Event {
     Ex,
 }
 
-/// What a consumer does. The first number says which object, among those that are open.
+/// An operation of a consumer. Its first number chooses among the open objects.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 #[allow(missing_docs, reason = "the parameters of the functions named")]

@@ -23,14 +23,14 @@ use crate::{Arc, wait};
 pub const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 /// The machine of the peers.
 pub const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
-/// Where whoever listens does so.
+/// The port of each listener.
 pub const PORT: u16 = 5445;
 /// Reads of a consumer: more than a peer has ([`crate::frames::READS`]).
 pub const LIMITS: ReadLimits = ReadLimits { inbound: 8, outbound: 8 };
-/// Where regions begin, for who names them.
+/// The address at which each region begins.
 pub const BASE: u64 = 0x10_0000;
 
-/// A callback that nobody awaits.
+/// A callback that does nothing.
 #[must_use]
 pub fn ignore<A>() -> Callback<A> {
     fn nothing<A>(_function: *const (), _context: *mut c_void, _argument: A) {}
@@ -38,7 +38,7 @@ pub fn ignore<A>() -> Callback<A> {
     unsafe { Callback::new(nothing::<A>, std::ptr::null(), std::ptr::null_mut()) }
 }
 
-/// What callbacks bring, the oldest first. It is there for ever, as a callback may come late.
+/// The arguments of callbacks, the oldest first. It is never freed, as a callback may be late.
 pub struct Inbox<A: 'static>(&'static Mutex<VecDeque<A>>);
 
 /// Where all of them are: for the leak sanitizer, which the fuzzer has.
@@ -77,7 +77,7 @@ impl<A: Send + 'static> Inbox<A> {
     /// Waits for the next.
     ///
     /// # Panics
-    /// If it does not come.
+    /// If the callback is not called.
     #[must_use]
     pub fn wait(&self, what: &str) -> A {
         wait(what, || !self.0.lock().expect("the inbox").is_empty());
@@ -95,7 +95,7 @@ pub fn try_machine(address: IpAddr) -> Result<Arc<Adapter<SimKernel>>, Error> {
     Adapter::open(&device, (2, 1))
 }
 
-/// The same.
+/// As [`try_machine`].
 ///
 /// # Panics
 /// Without memory.
@@ -104,7 +104,7 @@ pub fn machine(address: IpAddr) -> Arc<Adapter<SimKernel>> {
     try_machine(address).expect("memory")
 }
 
-/// The same, opened for a program, whose sends wait `send_timeout` seconds for a receive.
+/// As [`machine`], opened for a program, whose sends wait `send_timeout` seconds for a receive.
 ///
 /// # Panics
 /// Without memory.
@@ -116,7 +116,7 @@ pub fn machine_of_program(address: IpAddr, send_timeout: u32) -> Arc<Adapter<Sim
     Adapter::open_for(&device, (2, 1), Some(7), &PoolQuota::UNLIMITED).expect("memory")
 }
 
-/// A listener of the device, and who has come.
+/// A listener of the device, and the connectors of its connection requests.
 pub struct Listening {
     listener: Option<Arc<Listener<SimKernel>>>,
     /// Connection requests.
@@ -176,7 +176,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// A side with so many pages, and a region of them all for itself.
+    /// A side with `pages` pages, and a region of all of them that the peer has no right to.
     ///
     /// # Errors
     /// What has failed.
@@ -184,7 +184,7 @@ impl Side {
         Self::without_queue_pair(connector, pages)?.with_queue_pair()
     }
 
-    /// The same, whose receives come from a shared queue.
+    /// As [`Side::new`], with receives from a shared queue.
     ///
     /// # Errors
     /// What has failed.
@@ -235,7 +235,7 @@ impl Side {
         self.region_at(pd, access, 0..self.pages.size())
     }
 
-    /// One of some bytes, at [`BASE`] too. The memory goes on behind it.
+    /// A region of some bytes of the pages, also at [`BASE`]. The mapping extends to the end of the pages.
     ///
     /// # Errors
     /// What has failed.
@@ -308,10 +308,10 @@ impl Side {
         completions
     }
 
-    /// So many completions: contexts and statuses.
+    /// Takes `count` completions: their contexts and statuses.
     ///
     /// # Panics
-    /// If others come, or too few.
+    /// If there are more, or fewer.
     #[must_use]
     pub fn completed(&self, count: usize) -> Vec<(usize, Status)> {
         let found = std::cell::RefCell::new(Vec::new());
@@ -326,7 +326,7 @@ impl Side {
     /// Waits until a request that is posted is cancelled at once. What else has completed is taken too.
     ///
     /// # Panics
-    /// If that does not come.
+    /// If the queue pair does not end.
     pub fn wait_for_end(&self) {
         const LAST: usize = 99;
         let nowhere = soft_rdma::Remote { address: 0, token: 0 };

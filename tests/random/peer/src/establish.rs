@@ -111,7 +111,7 @@ fn by_device_with(make: MakeSide, adapter: &Arc<Adapter<SimKernel>>, door: &Door
     Connected { raw, side }
 }
 
-/// Who has begun a connection.
+/// The side that connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// The peer.
@@ -145,7 +145,7 @@ impl Scene {
         Self::with(Side::new, by, crc)
     }
 
-    /// The same, with a side that is made so.
+    /// As [`Scene::new`], with a side that `make` makes.
     ///
     /// # Panics
     /// If that fails.
@@ -154,7 +154,7 @@ impl Scene {
         Self::on(machine(HOST), make, by, crc)
     }
 
-    /// The same, on this device.
+    /// As [`Scene::with`], on the device of `adapter`.
     ///
     /// # Panics
     /// If that fails.
@@ -174,7 +174,7 @@ impl Scene {
                 let connected = by_device_with(make, &adapter, &door, &reply);
                 let first = connected.raw.ulpdu().expect("what the initiator has to send first");
                 assert_eq!(first, frames::write(1, 0, &[]));
-                // Else it sends one more, when time goes by.
+                // Otherwise the device repeats its first message after a while.
                 connected.raw.send_frames([&frames::write(1, 0, &[])]);
                 Self { connected, _listening: None, _door: Some(door), adapter }
             }

@@ -39,10 +39,10 @@ pub(crate) use ensure;
 /// A reference to an object of the driver.
 pub type Arc<T> = platform::Arc<T, simkernel::SimKernel>;
 
-/// Waits for what others bring about.
+/// Waits until another thread or a deferred call has made `is` true.
 ///
 /// # Panics
-/// If it does not come.
+/// If that takes too long.
 #[track_caller]
 pub fn wait(what: &str, is: impl Fn() -> bool) {
     let mut pauses = 0;
@@ -53,7 +53,7 @@ pub fn wait(what: &str, is: impl Fn() -> bool) {
     }
 }
 
-/// So many bytes that a seed stands for.
+/// `count` bytes that the seed determines.
 #[must_use]
 pub fn bytes(seed: u64, count: usize) -> Vec<u8> {
     // xorshift64* (Vigna 2016).

@@ -1,4 +1,4 @@
-//! Requests and Replies of MPA made of bytes: what is read of them does not depend on how they come, and both sides agree on the same.
+//! Requests and Replies of MPA made of bytes: the parsed frame does not depend on the bytes behind it, and both sides agree on one set of terms.
 
 use arbitrary::{Arbitrary, Unstructured};
 use iwarp::{
@@ -35,7 +35,7 @@ pub fn run(bytes: &[u8]) -> Result<(), Finding> {
     run_with(bytes, Proposal::initiator_terms)
 }
 
-/// The same, with another initiator.
+/// As [`run`], with another implementation of the initiator.
 ///
 /// # Errors
 /// What is wrong.
@@ -57,7 +57,8 @@ pub fn run_with(bytes: &[u8], initiator_terms: InitiatorTerms) -> Result<(), Fin
     both(&initiator, &responder, &own, initiator_terms)
 }
 
-/// The frame that bytes begin with, if there is one: the same one whatever follows, and none before it is whole.
+/// The frame at the start of `bytes`, if it is whole. Checks that bytes behind a frame do not change it, and that no shorter part is a
+/// frame.
 fn read(kind: FrameKind, bytes: &[u8]) -> Result<Option<MpaFrame<'_>>, Finding> {
     let parsed = MpaFrame::parse(kind, bytes);
     let padded = [bytes, &[0; MAX_FRAME]].concat();

@@ -37,7 +37,7 @@ impl RunDeferred<SimKernel> for Socket {
     }
 
     fn run(this: &Arc<Self>, _: &Dispatch<'_>) {
-        // What was to go after what was being sent goes: a read looks for all that is due.
+        // The stream sends queued bytes after the ones under way: a read makes it look for them.
         Stream::read(this, |_| Taken { used: 0, wanted: 0 });
     }
 }
@@ -62,7 +62,7 @@ impl Raw {
         Self { socket, unread: RefCell::default(), ended: Cell::new(None), crc: Cell::new(false) }
     }
 
-    /// Begins to connect; [`Raw::started`] says what came of it.
+    /// Begins to connect; [`Raw::started`] gives the result.
     ///
     /// # Errors
     /// No memory.
@@ -72,7 +72,7 @@ impl Raw {
         Ok(Self::new(socket))
     }
 
-    /// What came of the connect, or the accept.
+    /// The result of the connect, or the accept.
     pub fn started(&self) -> Option<Result<(), SocketError>> {
         self.socket.stream.started()
     }
@@ -124,7 +124,7 @@ impl Raw {
         Stream::close(&self.socket);
     }
 
-    /// Reads what has come.
+    /// Reads the bytes that have arrived.
     fn read(&self) {
         loop {
             let read = Stream::read(&self.socket, |bytes| {
@@ -139,13 +139,13 @@ impl Raw {
         }
     }
 
-    /// How the stream has ended, if so much was read of it; a reset is an error.
+    /// How the stream has ended, if all bytes before the end were read; a reset is an error.
     pub fn ended(&self) -> Option<Result<(), SocketError>> {
         self.read();
         self.ended.get()
     }
 
-    /// Takes what `parse` makes of the bytes that have come: it gives the result and how many bytes that was.
+    /// Takes what `parse` makes of the bytes that have arrived: it gives the result and the number of its bytes.
     fn take<T>(&self, parse: impl Fn(&[u8]) -> Option<(T, usize)>) -> Option<T> {
         let mut unread = self.unread.borrow_mut();
         let (result, count) = parse(&unread)?;
@@ -169,7 +169,7 @@ impl Raw {
     /// A Request or Reply, its bytes.
     ///
     /// # Panics
-    /// If something else comes.
+    /// If other bytes arrive.
     pub fn mpa_frame(&self, kind: FrameKind) -> Option<Vec<u8>> {
         self.await_it("a Request or Reply", |bytes| match MpaFrame::parse(kind, bytes).expect("a Request or Reply") {
             mpa::ParsedFrame::Frame(_, size) => Some((bytes[..size].to_vec(), size)),
@@ -185,7 +185,7 @@ impl Raw {
         self.await_it("an FPDU", |bytes| self.parse(bytes))
     }
 
-    /// That of one that has come.
+    /// The ULPDU of an FPDU that has arrived.
     ///
     /// # Panics
     /// If its CRC is wrong.
@@ -201,13 +201,13 @@ impl Raw {
         }
     }
 
-    /// Waits for the end of the stream, and gives all that came before.
+    /// Waits for the end of the stream, and gives all bytes before it.
     pub fn rest(&self) -> (Vec<u8>, Result<(), SocketError>) {
         wait("the end of the stream", || self.ended().is_some());
         (self.unread.take(), self.ended.get().unwrap_or(Ok(())))
     }
 
-    /// Bytes that have come and were not taken.
+    /// Bytes that have arrived and were not taken.
     pub fn has_come(&self) -> usize {
         self.read();
         self.unread.borrow().len()
@@ -242,7 +242,7 @@ impl Door {
         door
     }
 
-    /// Begins to listen; [`Door::started`] says what came of it.
+    /// Begins to listen; [`Door::started`] gives the result.
     ///
     /// # Errors
     /// No memory.
@@ -252,13 +252,13 @@ impl Door {
         Ok(Self(socket))
     }
 
-    /// What came of the listen.
+    /// The result of the listen.
     ///
     /// # Errors
     /// Why it does not.
     ///
     /// # Panics
-    /// If neither comes.
+    /// If the listen does not complete.
     pub fn started(&self) -> Result<(), SocketError> {
         wait("the listener", || self.0.stream.started().is_some());
         self.0.stream.started().unwrap_or(Ok(()))
@@ -276,7 +276,7 @@ impl Door {
         raw
     }
 
-    /// Begins to take the next connection; [`Raw::started`] says what came of it.
+    /// Begins to accept the next connection; [`Raw::started`] gives the result.
     ///
     /// # Errors
     /// No memory.

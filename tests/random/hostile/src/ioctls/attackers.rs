@@ -31,7 +31,7 @@ use crate::{Outcomes, Result, ensure, statuses};
 
 /// Of the file with a second one, and of the third.
 const PROCESSES: [u64; 2] = [4, 8];
-/// Who is neither.
+/// A process that owns none of the files.
 const STRANGER: u64 = 20;
 /// A context that is none of theirs.
 const NOBODY: u64 = u64::MAX;
@@ -60,9 +60,9 @@ struct Sent {
 struct Known {
     /// Handles that are good, by kind.
     live: [Vec<u64>; KINDS],
-    /// Those that are so no more, or are others'.
+    /// Handles that were freed, or belong to other contexts.
     others: Vec<u64>,
-    /// The contexts that handles are of, and those that were freed.
+    /// The context of each handle, and the contexts that were freed.
     contexts: BTreeMap<u64, u64>,
     freed: BTreeSet<u64>,
     pending: Vec<Arc<Sent>>,
@@ -83,7 +83,7 @@ fn nth<T: Clone>(number: impl Into<usize>, from: &[T]) -> Option<T> {
 }
 
 impl<'a> Attackers<'a> {
-    /// `foreign` are handles of somebody else.
+    /// `foreign` are handles of another file.
     pub(super) fn new(device: &'a Device<TestHost>, foreign: [u64; KINDS]) -> Self {
         let [one, other] = PROCESSES.map(|process| Program::new(device, process));
         let ends = |program: &Program<'_>| [CONNECTOR, QP].map(|kind| program.handles[kind][0]);
@@ -152,7 +152,7 @@ impl<'a> Attackers<'a> {
         Ok(std::mem::take(&mut locked(&self.known).outcomes))
     }
 
-    /// The cancel routines that have begun get on. Whoever closes a file may wait for them.
+    /// Carries on the cancel routines that have begun. The close of a file may wait for them.
     pub(super) fn finish_cancels(&self) {
         let halves = std::mem::take(&mut locked(&self.known).halves);
         halves.into_iter().for_each(|(file, id)| file.cancel(id));

@@ -48,7 +48,7 @@ fn play_in(session: &Session, script: &Script<Operation>) -> Result<Outcomes> {
                     Ok(())
                 }
                 Operation::Do(Deed::Close { file, whether }) => {
-                    // Who opens one anew relies on getting it.
+                    // To open a file again, the test needs memory.
                     shortage.without(|| attackers.close(*file, *whether));
                     Ok(())
                 }

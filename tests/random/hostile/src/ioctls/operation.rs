@@ -6,7 +6,7 @@ use arbitrary::Arbitrary;
 /// A handle in a request.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub struct Handle {
-    /// The right one, one of the right kind, one that somebody has or had, or any number.
+    /// The right handle, one of the right kind, one that some file has or had, or any number.
     pub how: u8,
     /// Which.
     pub number: u16,
@@ -23,7 +23,7 @@ pub struct Request {
     pub handles: [Handle; 4],
     /// What else is wrong; often nothing is.
     pub damage: u8,
-    /// Bytes of its input that are others.
+    /// The bytes of its input to change.
     pub changes: [(u8, u8); 3],
     /// The length of its input or output.
     pub length: u16,
@@ -63,9 +63,9 @@ pub enum Deed {
     },
     /// A message over the connection that there was at the beginning.
     Message,
-    /// CancelIoEx of a request, or the first half of it, where the other comes later.
+    /// CancelIoEx of a request, or the first half of it; the second half follows later.
     Cancel {
-        /// Which of those that wait.
+        /// The pending request.
         request: u8,
         /// Only the first half.
         half: bool,
@@ -79,7 +79,7 @@ pub enum Deed {
         /// What.
         bytes: [u8; 8],
     },
-    /// It is not there any more.
+    /// The memory of a program is unmapped.
     Unmap {
         /// Whose.
         file: u8,
@@ -91,7 +91,7 @@ pub enum Deed {
         /// Whether.
         whether: u8,
     },
-    /// The allocation after so many others fails.
+    /// The allocation after this number of allocations fails.
     RunShort(u8),
     /// Lets the driver run.
     Pause(u8),

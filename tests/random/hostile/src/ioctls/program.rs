@@ -96,7 +96,7 @@ impl<'a> Program<'a> {
         Self { user, context, handles, rights, memory: [vec![world.pages, memory.pages], pages].concat() }
     }
 
-    /// A second file of the same context, with the same requests.
+    /// A second file of the context, with its requests.
     pub(super) fn attached(&self) -> Self {
         Self {
             user: self.user.attached(),
@@ -171,7 +171,7 @@ fn requests(world: &World, memory: &Memory) -> Vec<Case> {
     ]
 }
 
-/// Requests of connectors that get further than to nobody.
+/// Requests of connectors that reach a listener.
 fn connects(world: &World, address: SOCKADDR_INET) -> Vec<Case> {
     let data = [0xAB; 24];
     let connect = ND_CONNECT {

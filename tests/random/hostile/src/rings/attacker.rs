@@ -288,7 +288,7 @@ impl<'a> Attacker<'a> {
     }
 }
 
-/// A depth; now and then there are not so many slots, or it is none.
+/// A depth from 0 to `DEPTH` + 1, which is more than a ring has slots.
 fn depth_of(number: u8) -> u32 {
     u32::from(number) % (DEPTH + 2)
 }

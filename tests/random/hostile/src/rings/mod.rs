@@ -36,7 +36,7 @@ pub fn run(script: &Script<Operation>) -> Result<Outcomes> {
     play(simkernel::boot_seeded(script.seed), script)
 }
 
-/// The same with the schedule that the machine gives, which does not replay.
+/// As [`run`], with the machine's own schedule, which does not replay.
 ///
 /// # Errors
 /// As [`run`].

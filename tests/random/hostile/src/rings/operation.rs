@@ -67,7 +67,7 @@ pub struct Damage {
     pub field: Field,
     /// What that is, or the length.
     pub number: Number,
-    /// Its address is so far off; or, its types of mapping and access.
+    /// The offset of its address; or, its types of mapping and access.
     pub shift: u16,
     /// It is the memory of this other ring.
     pub of: u8,
@@ -135,7 +135,7 @@ pub enum Operation {
     Create {
         /// CQ, SRQ, queue pair, queue pair with an SRQ.
         kind: u8,
-        /// For so many requests.
+        /// The number of requests it is for.
         depth: u8,
         /// What is wrong with its first ring.
         damage: Damage,
@@ -144,7 +144,7 @@ pub enum Operation {
     Modify {
         /// Which.
         object: u8,
-        /// For so many requests.
+        /// The number of requests it is for.
         depth: u8,
         /// What is wrong with it.
         damage: Damage,
@@ -156,13 +156,13 @@ pub enum Operation {
         /// What.
         request: Request,
     },
-    /// The neighbours send a message, and the peer looks for what has come.
+    /// The neighbours send a message, and the peer polls its completions.
     Others,
     /// Lets the driver run.
     Pause(u8),
     /// From now on these bits of each word of each ring flip when it has been read.
     Change(u64),
-    /// The allocation after so many others fails.
+    /// The allocation after this number of allocations fails.
     RunShort(u8),
     /// The process ends, if the number is 0.
     Die(u8),

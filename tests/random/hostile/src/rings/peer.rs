@@ -1,4 +1,4 @@
-//! Who is connected to the hostile user, and keeps the rules.
+//! The user that the hostile one is connected to; it keeps the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ use crate::{Result, ensure};
 const RECEIVES: u64 = 4;
 /// Bytes of each.
 const LENGTH: u64 = 64;
-/// What is in memory that nobody writes.
+/// The content of memory that has not been written.
 const UNTOUCHED: u8 = 0xEE;
 
 pub(super) struct Peer<'a> {
@@ -77,7 +77,7 @@ impl<'a> Peer<'a> {
         }
     }
 
-    /// Takes completions out and posts receives. The memory that it has given to nobody is not touched.
+    /// Takes completions and posts receives. Checks that memory without a posted receive is unchanged.
     pub(super) fn work(&mut self) -> Result<()> {
         let mut found = Vec::new();
         while self.completions.poll(16, |completion| found.push(completion)) > 0 {

@@ -157,7 +157,7 @@ fn pointer<T>(array: &[T]) -> *const T {
     if array.is_empty() { std::ptr::null() } else { array.as_ptr() }
 }
 
-/// Closes an adapter as NDIS does, all of whose objects are gone.
+/// Closes an adapter as NDIS does; the test has freed all of its objects.
 pub(crate) fn close_adapter(adapter: Adapter) {
     // SAFETY: opened by this provider, closed once.
     unsafe { Provider::<SimKernel>::close(adapter.0, &simkernel::passive()) };

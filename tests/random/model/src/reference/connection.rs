@@ -142,7 +142,7 @@ impl Model {
         }
         let own = &mut self.connectors[connector];
         (own.phase, own.qp, own.request, own.event) = (Phase::Accepting, Some(qp), Some(request), event);
-        // The offer of the peer is in the limits since it came.
+        // The peer's offer was put into the limits when its request arrived.
         own.limits = (own.limits.0.min(limits.0), own.limits.1.min(limits.1));
         let (peer, offered) = (own.peer, own.limits);
         self.qps[qp].phase = QpPhase::Connecting;
@@ -179,7 +179,7 @@ impl Model {
             let qp = &mut self.qps[qp];
             (qp.phase, qp.peer, qp.connector, qp.may_read) = (QpPhase::Connected, other, Some(side), may_read);
         }
-        // A completion queue may have died meanwhile. The passive side, which is connected first, tells the active one.
+        // A completion queue may have died since. The passive side, which is connected first, tells the active one.
         let dead = |side: usize| self.connectors[side].qp.filter(|&qp| self.has_failed_queue(qp));
         let (active, passive) = (dead(connector), dead(peer));
         if let Some(qp) = passive {

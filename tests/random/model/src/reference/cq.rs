@@ -21,11 +21,11 @@ pub(crate) enum Arm {
     Any,
 }
 
-/// Whether an entry came after the last callback was called.
+/// Whether an entry arrived after the last callback was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Age {
     Old,
-    /// In the same operation: who knows.
+    /// In one operation with that callback: the model does not know the order.
     Unknown,
     New,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Cq {
 #[derive(Debug)]
 struct Overrun {
     batch: u64,
-    /// How many of its entries there are; which of those of the last operation, nobody knows.
+    /// The number of its entries; the model does not know which entries of the last operation are among them.
     left: usize,
     /// The consumer was told.
     told: bool,
@@ -165,7 +165,7 @@ impl Model {
         queue.entries.push_back(Queued { entry, batch, age: Age::New });
     }
 
-    /// NdkArmCq. What there is already counts if it came after the last callback (rule 3) and fits (rule 7).
+    /// NdkArmCq. Entries that are present count if they arrived after the last callback (rule 3) and fit (rule 7).
     pub(crate) fn arm(&mut self, cq: usize, arm: Arm) {
         let queue = &mut self.cqs[cq];
         queue.armed = Some(queue.armed.map_or(arm, |armed| armed.max(arm)));
@@ -223,8 +223,8 @@ impl Model {
         }
         self.due.push(callback);
         queue.armed = None;
-        // The first new entry was there when the callback was called, if any entry would do; of the others of this
-        // operation nobody knows.
+        // If any entry satisfies the arm, the first new entry was present when the callback was called; the model does not know the order
+        // of this operation's other entries.
         let recent = queue.entries.iter().filter(|queued| queued.batch == batch).count();
         let mut first = arm == Arm::Any;
         for queued in &mut queue.entries {

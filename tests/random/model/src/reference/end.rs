@@ -48,7 +48,7 @@ impl Model {
         self.flush(qp);
     }
 
-    /// A connected queue pair lives on until its connector is closed; others are flushed.
+    /// A connected queue pair lives on until its connector is closed; other queue pairs are flushed.
     pub(super) fn close_qp(&mut self, qp: usize) {
         if !matches!(self.qps[qp].phase, Phase::Connected | Phase::PeerGone) {
             self.flush(qp);

@@ -352,7 +352,7 @@ pub(super) fn past_end(right: Right) -> NTSTATUS {
     if right == Right::RemoteRead { STATUS_REMOTE_RESOURCES } else { STATUS_ACCESS_VIOLATION }
 }
 
-/// Whether two parts of a copy meet: then what comes out depends on the steps that it is done in.
+/// Whether two parts of a copy overlap: then the result depends on the steps of the copy.
 pub(super) fn overlap(a: &[Extent], b: &[Extent]) -> bool {
     let meet =
         |a: &Extent, b: &Extent| a.buffer == b.buffer && a.start < b.start + b.length && b.start < a.start + a.length;

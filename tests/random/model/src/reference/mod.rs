@@ -72,8 +72,8 @@ pub(crate) enum Callback {
 }
 
 impl Callback {
-    /// The same, as far as it is known: if a queue has failed, a connection may have been aborted before the peer's end of it
-    /// came to its other side.
+    /// The callback, as far as the model knows it: if a queue has failed, a connection may have been aborted before the other side learned
+    /// of the peer's end.
     fn after(self, failed: bool) -> Self {
         match self {
             Self::Disconnected(connector, Some(_)) if failed => Self::Disconnected(connector, Some(1)),
@@ -99,7 +99,7 @@ impl Callback {
 pub(crate) enum Life {
     #[default]
     Open,
-    /// Closed by the consumer, but others depend on it.
+    /// Closed by the consumer, but other objects depend on it.
     Closing,
     Gone,
 }
@@ -214,7 +214,7 @@ impl Model {
         }
     }
 
-    /// Whether something that is not gone depends on the object (4.7: antecedents).
+    /// Whether an object that still exists depends on the object (4.7: antecedents).
     fn is_used(&self, object: Object) -> bool {
         let mut qps = self.qps.iter().filter(|qp| qp.life != Life::Gone);
         let mut connectors = self.connectors.iter().filter(|connector| connector.life != Life::Gone);
@@ -238,7 +238,7 @@ impl Model {
         connectors.chain(qps).chain(cqs).chain(rest).chain((0..self.listeners.len()).map(Object::Listener))
     }
 
-    /// Ends the closes that wait for nothing any more: successors first, so that one pass is enough.
+    /// Ends the closes of objects without dependents: successors first, so that one pass is enough.
     fn finish_closes(&mut self) {
         for object in self.objects() {
             if *self.life(object) == Life::Closing && !self.is_used(object) {

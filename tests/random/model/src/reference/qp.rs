@@ -317,7 +317,7 @@ impl Model {
         region.is_some_and(|region| self.regions[region].remote_access && self.invalidate(region).is_ok())
     }
 
-    /// Where the data of a request comes from, and whether all of it may be read. Inline data comes from nowhere.
+    /// The place of a request's data, and whether all of it may be read. Inline data has no place.
     fn source(&self, qp: usize, request: &Request) -> (Vec<Extent>, bool) {
         if request.inline.is_some() {
             return (Vec::new(), true);
@@ -328,7 +328,7 @@ impl Model {
     fn copy(&mut self, target: &[Extent], source: &[Extent], request: &Request) {
         let data = request.inline.clone().unwrap_or_else(|| self.gather(source));
         self.place(target, &data);
-        // So is what comes from a place that nobody knows the content of.
+        // The content of the target is unknown if the content of the source is.
         let unknown = overlap(source, &self.undefined);
         if unknown
             || overlap(target, source)

@@ -61,7 +61,7 @@ impl Model {
         self.windows.iter().any(|window| window.life != Life::Gone && bound(window))
     }
 
-    /// The rules that a post of a bind breaks. Those of a fast region that it has when the bind runs count then.
+    /// The rules that a post of a bind breaks. A fast region's rights are checked when the bind runs.
     pub(super) fn broken_by(&self, qp: usize, bind: &Bind) -> Vec<(bool, NTSTATUS)> {
         let (region, window) = (&self.regions[bind.region], &self.windows[bind.window]);
         let domain = self.qps[qp].domain;

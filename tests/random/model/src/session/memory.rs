@@ -31,7 +31,7 @@ impl Session {
     pub(super) fn create_buffer(&mut self, index: usize) {
         let pages = Pages::new(BUFFER_PAGES[index]);
         let size = pages.size();
-        // 4099 is prime: no two pages are the same.
+        // 4099 is prime: no two pages are alike.
         let pattern: Vec<u8> = (0..4_099).map(|at| (at * 31 + (at >> 8) + index * 57) as u8).collect();
         let bytes = pattern.repeat(size.div_ceil(pattern.len()))[..size].to_vec();
         pages.write(0, &bytes);

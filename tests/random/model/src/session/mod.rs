@@ -97,13 +97,13 @@ pub struct Session {
 /// What a session has done.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Operations performed, with those that are made of others.
+    /// Operations performed; one that consists of several counts each.
     pub operations: u64,
     /// How they ended.
     pub outcomes: Outcomes,
 }
 
-/// Performs `operations` in a new session, whose schedule comes from `seed`.
+/// Performs `operations` in a new session, whose schedule `seed` determines.
 ///
 /// # Errors
 /// The first difference between the provider and the model, or what was left behind at the end.
@@ -114,7 +114,7 @@ pub fn run(seed: u64, operations: &[Operation]) -> std::result::Result<Report, M
 /// As [`run`], with a model that makes a mistake.
 ///
 /// # Errors
-/// As [`run`]; it has to be one, if the operations come near the mistake.
+/// As [`run`]; there must be one if the operations reach the mistake.
 pub fn run_mistaken(seed: u64, mistake: Mistake, operations: &[Operation]) -> std::result::Result<Report, Mismatch> {
     let mut session = Session::new(seed);
     session.model.mistake = Some(mistake);
@@ -251,7 +251,7 @@ impl Session {
         }
     }
 
-    /// One call: `call` does it, then all that it led to is waited for, then `model` does the same with the answer.
+    /// One call: `call` makes it, the session waits until its effects are over, then `model` performs the call, with the result.
     fn step<T>(
         &mut self,
         call: impl FnOnce(&mut Self) -> T,

@@ -143,7 +143,7 @@ impl Session {
         };
         let mut inline = None;
         if flags & NDK_OP_FLAG_INLINE != 0 {
-            // Inline data has to be readable, whatever the length.
+            // Inline data must be readable, with any length.
             let data = inline.get_or_insert(Vec::new());
             for sge in &mut sges {
                 let start = sge.address as usize % 64;
@@ -229,7 +229,7 @@ impl Session {
         let slot = self.slots.srqs.iter().position(|&found| found == srq).unwrap_or(0);
         let sges = self.sges(slot % 2, places);
         let number = self.number();
-        // If more than one send waits for it, the provider is free to choose. Who got it is seen in the completion.
+        // If several sends wait for the receive, the provider may choose one: the completion names its queue pair.
         let waiting = self.model.waiting_for(srq);
         let mut cqs: Vec<_> = waiting.iter().map(|&qp| self.model.qps[qp].receive_cq).collect();
         cqs.sort_unstable();

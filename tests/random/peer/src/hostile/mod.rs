@@ -17,7 +17,7 @@ use crate::{Finding, ensure, establish::By};
 pub struct Script {
     /// Of the schedule.
     pub seed: u64,
-    /// Who has connected.
+    /// The side that connects.
     pub by: By,
     /// With CRCs.
     pub crc: bool,

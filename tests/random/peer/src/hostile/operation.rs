@@ -48,14 +48,15 @@ pub struct Place {
     pub from_end: bool,
     /// Bytes from there.
     pub distance: u16,
-    /// And so many more, or fewer.
+    /// And a few bytes more, or fewer.
     pub near: Near,
 }
 
 /// What ends most connections.
 #[derive(Arbitrary, Clone, Debug)]
 pub enum Seldom {
-    /// The peer terminates: for what these bytes are, or, if the first is even, because of a read of the device, which the others choose.
+    /// The peer terminates: the bytes are the Terminate's body; if the first is even, the others choose a read of the device that it
+    /// refuses.
     Terminate(Vec<u8>),
     /// An FPDU of anything.
     Frame(Vec<u8>),
@@ -126,9 +127,9 @@ pub enum Operation {
     Seldom(u8, Seldom),
     /// One bit of the next frame is another one.
     Flip(u16),
-    /// What is sent goes now; what comes next does so by itself.
+    /// The peer sends the frames that it has kept, apart from later ones.
     Flush,
-    /// The peer reads what has come.
+    /// The peer reads the bytes that have arrived.
     Drain,
     /// The consumer posts a receive.
     Receive,
@@ -140,8 +141,8 @@ pub enum Operation {
     PostRead(u8),
     /// Others run.
     Pause(u8),
-    /// So many hundredths of a second go by.
+    /// The clock advances by hundredths of a second.
     Wait(u8),
-    /// No more than so many bytes are under way.
+    /// Bounds the bytes under way.
     Limit(u16),
 }

@@ -21,7 +21,7 @@ use crate::{
     frames,
 };
 
-/// A byte that nobody may touch.
+/// A byte that no access may change.
 const CANARY: u8 = 0xEE;
 /// Bytes of a receive, and from one to the next.
 const RECEIVE: usize = 0x100;
@@ -56,7 +56,7 @@ struct Play<'a> {
     asked: VecDeque<(u32, u32)>,
     /// Bytes of the oldest that are sent.
     answered: u32,
-    /// What goes next.
+    /// The bytes that the peer sends next.
     unsent: Vec<u8>,
     flip: Option<u16>,
     /// Contexts of what is posted: receives from 1000 on.
@@ -325,7 +325,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Whatever the connection is like, it ends.
+    /// Ends the connection, in any state.
     fn end(mut self) -> Result<Outcomes, Finding> {
         let (raw, side) = (self.scene.raw(), self.scene.side());
         self.send();

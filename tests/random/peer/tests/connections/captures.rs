@@ -39,8 +39,8 @@ fn ulpdus(mut stream: &[u8], crc: bool) -> Vec<Vec<u8>> {
     ulpdus
 }
 
-/// What rping does: the client tells where its memory is, the server reads it and says so; the client tells where another one is, the
-/// server writes it and says so; and so on.
+/// What rping does: the client tells the server where its memory is, the server reads it and answers; the client tells where a second one
+/// is, the server writes it and answers; and again.
 fn replay([client, server]: &Streams) {
     let (request, crc, client) = split(FrameKind::Request, client);
     let (reply, _, server) = split(FrameKind::Reply, server);
@@ -84,7 +84,7 @@ fn replay([client, server]: &Streams) {
                     let asked = raw.ulpdu().expect("its request");
                     let (asked, _) = Segment::parse(&asked).expect("a segment");
                     let Segment::ReadRequest(number, own) = asked else { panic!("{asked:?}") };
-                    // The sink is whoever asks to choose.
+                    // The requester chooses the sink.
                     let sink = ReadRequest { sink_stag: own.sink_stag, sink_offset: own.sink_offset, ..read };
                     assert_eq!((number, own), (untagged, sink));
                     let answer = client.next().expect("its answer");

@@ -69,7 +69,7 @@ fn answer(raw: &Raw, msn: u32, data: &[u8]) {
     raw.send_frames([&frames::answer(true, msn, 0, data)]);
 }
 
-/// Nothing is to come, of the device's own accord.
+/// The device sends nothing and reports nothing by itself.
 fn is_quiet(kernel: &Session, raw: &Raw, side: &Side) {
     kernel.flush_dpcs();
     assert_eq!((raw.ulpdu_that_has_come(), side.completions().len()), (None, 0));
@@ -267,7 +267,7 @@ fn a_read_behind_it_is_refused() {
     });
 }
 
-/// Linux siw refuses a read that comes when its consumer has disconnected.
+/// Linux siw refuses a read that arrives after its consumer has disconnected.
 #[test]
 fn a_terminate_that_names_no_request_refuses_nothing() {
     play(|_, scene| {
@@ -298,7 +298,7 @@ fn a_message_that_waits_for_its_receive_holds_no_completion_back() {
             side.receive(12, 0x8000, 64);
             assert_eq!(side.completed(1), [(12, Ok(()))]);
             kernel.flush_dpcs();
-            // What was asked for meanwhile is answered, and confirms what is sent now.
+            // The device answers the reads that arrived before, and confirms the send below.
             while raw.ulpdu_that_has_come().is_some() {}
             send(side, 13);
             is_send(raw, 3);
@@ -320,7 +320,7 @@ fn a_request_that_fails_here_waits_for_what_is_before_it() {
         answer(raw, 1, &[]);
         ends(side, &[(10, Ok(())), (11, Err(Error::AccessViolation))]);
     });
-    // A part of it has gone: the connection cannot wait.
+    // The device has sent a part of the message: the connection cannot wait.
     play(|_, scene| {
         let (raw, side) = (scene.raw(), scene.side());
         send(side, 10);
@@ -370,7 +370,7 @@ fn a_flush_of_what_is_not_confirmed_ends_the_connection() {
     });
 }
 
-/// Linux siw sends some, of its last send or write, if it is sending when the read comes.
+/// If Linux siw is sending when the read arrives, its read response has some bytes of its last send or write.
 // Shows S955.
 #[test]
 fn bytes_in_the_answer_are_dropped() {

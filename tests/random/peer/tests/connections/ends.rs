@@ -20,14 +20,14 @@ fn reads(side: &Side) {
     side.post(10, &[side.sge(0x8000, 16)], Post::Read(remote)).unwrap();
 }
 
-/// How the peer goes.
+/// How the peer ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goes {
     Finishes,
     Resets,
 }
 
-/// Whatever it has sent before: with a message half sent, or a read to be answered, an end is no graceful one.
+/// In the middle of a message, or with a read unanswered, the peer's finish is not a graceful end.
 // Shows S809.
 #[test]
 fn the_peer_goes() {
@@ -68,7 +68,7 @@ fn the_peer_goes() {
                 let graceful = whole && goes == Goes::Finishes;
                 assert_eq!(reason, u32::from(!graceful), "after {name}");
                 if graceful {
-                    // Nothing can be sent any more: the peer need not wait for the consumer.
+                    // The device cannot send any more: the peer does not wait for the consumer.
                     assert_eq!(raw.rest(), (Vec::new(), Ok(())), "no Terminate");
                     // Until the consumer has had enough, its receives wait.
                     assert!(side.completions().is_empty());
@@ -105,7 +105,7 @@ fn the_peer_resets_behind_a_message_that_waits() {
     }
 }
 
-/// Its Terminate is never answered by one, whatever it says, in whoever's order of bits.
+/// The device never answers a Terminate by a Terminate, with any cause, in the RFC's order of bits or in siw's.
 // Shows S809.
 #[test]
 fn the_peer_terminates() {

@@ -1,5 +1,5 @@
-//! Each allocation and each request of a socket fails once, on the way to a connection and on it, at either end: what is documented
-//! comes out, nothing hangs, and nothing is left.
+//! Each allocation and each request of a socket fails once, while connecting and on the connection, at either end: the status is a
+//! documented one, nothing hangs, and nothing is left.
 
 use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
@@ -35,14 +35,14 @@ impl From<OutOfMemory> for Failed {
     }
 }
 
-/// Waits for what happens, or for the end of the connection. Time goes by, slowly.
+/// Waits until `is` is true, or the connection has ended. The clock advances slowly.
 fn either(kernel: &Session, raw: &Raw, is: impl Fn() -> bool) -> Result<(), Failed> {
     for pauses in 1..1_000_000 {
         if is() {
             return Ok(());
         }
         if raw.ended().is_some() || raw.started().is_some_and(|started| started.is_err()) {
-            // It may have come at the same time. If what has failed is the peer's, the device does not know yet.
+            // Both may have happened at once. If a request of the peer failed, the device does not know yet.
             kernel.flush_dpcs();
             if is() {
                 return Ok(());
@@ -76,7 +76,7 @@ fn step<T>(name: &'static str, result: Result<T, Error>) -> Result<T, Failed> {
     result.map_err(|error| Failed::Step(name, error))
 }
 
-/// Waits for so many bytes of the peer.
+/// Waits for `bytes` bytes from the device.
 fn comes(kernel: &Session, raw: &Raw, bytes: usize) -> Result<(), Failed> {
     either(kernel, raw, || raw.has_come() >= bytes)
 }
@@ -91,7 +91,7 @@ fn transfer(kernel: &Session, raw: &Raw, side: &Side) -> Result<(), Failed> {
         statuses.borrow_mut().extend(side.completions().iter().map(|done| (done.request_context, done.status)));
         statuses.borrow().len() == 2
     };
-    // Whatever becomes of the connection, both are reported once it is over.
+    // Both requests are reported once the connection is over, however it ends.
     if either(kernel, raw, completed).is_err() {
         assert_eq!(told(kernel, &side.disconnects), 1);
         kernel.flush_dpcs();

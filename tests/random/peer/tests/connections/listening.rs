@@ -1,4 +1,4 @@
-//! A listener whose socket comes late, or dies: it listens again.
+//! A listener whose socket cannot be made at once, or dies: it listens again.
 
 use std::{cell::OnceCell, net::SocketAddr, time::Duration};
 
@@ -19,7 +19,7 @@ fn request() -> MpaFrame<'static> {
     frames::plain(FrameKind::Request, frames::enhanced(RtrKinds::WRITE))
 }
 
-/// A peer connects, and a message comes.
+/// A peer connects, and a message arrives.
 fn serves(listening: &Listening) -> Connected {
     let connected = by_peer(listening, &request(), Some(&frames::write(1, 0, &[])));
     let Connected { raw, side } = &connected;
@@ -35,7 +35,7 @@ fn is_refused() -> bool {
     raw.started() == Some(Err(SocketError::Refused))
 }
 
-/// A second passes, so many times.
+/// The clock advances by one second, `count` times.
 fn seconds(kernel: &Session, count: u32) {
     for _ in 0..count {
         kernel.flush_dpcs();
@@ -74,15 +74,15 @@ fn it_listens_again_when_its_socket_has_died() {
         assert!(is_refused(), "nobody listens");
         seconds(&kernel, 1);
         drop(serves(&listening));
-        // The others live on.
+        // The connections from before live on.
         before.side.receive(2, 0, 64);
         before.raw.send_frames([&frames::send(2, b"still")]);
         assert_eq!(before.side.completed(1), [(2, Ok(()))]);
     }
 }
 
-/// Its accepts fail as those for connections that were reset: after so many in a row, without one that succeeds, another socket listens, and
-/// no time passes.
+/// The listening socket's accepts fail as for connections that were reset: after a number of failures in a row, another socket listens,
+/// while the clock stands still.
 // Shows S940, T39.
 #[test]
 fn it_listens_again_when_its_socket_only_says_reset() {
@@ -116,7 +116,7 @@ fn it_is_not_silenced_by_resets() {
     }
 }
 
-/// In whatever state it is.
+/// The listener closes in each of its states.
 #[test]
 fn it_closes_while_it_listens_again() {
     for seed in seeds(100) {
@@ -207,7 +207,7 @@ fn who_asks_for_nothing_makes_room_for_the_next() {
     assert!(made_room > 0, "no silent peer was reset");
 }
 
-/// Whatever there is no memory for: it says so, or it serves.
+/// An allocation fails: the listen reports it, or the listener serves.
 #[test]
 fn it_does_not_listen_without_memory() {
     let mut failures = 0;

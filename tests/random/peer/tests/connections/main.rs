@@ -26,7 +26,7 @@ fn play(count: u64, what: impl Fn(&Session, &Scene)) {
     }
 }
 
-/// Lets others run for a while.
+/// Lets other threads and deferred calls run for a while.
 fn pauses() {
     (0..300).for_each(|_| simkernel::pause());
 }

@@ -1,5 +1,5 @@
-//! Terminates of the peer that say what it refuses: the request that they name ends as it would in one device, all others are
-//! cancelled. What names nothing of this side's does no harm.
+//! Terminates of the peer that refuse a request: the request that they name ends as it would in one device, all others are cancelled. A
+//! Terminate that names no request of this side does no harm.
 
 use iwarp::{
     segment::{Segment, Untagged},
@@ -21,7 +21,7 @@ fn body(cause: Cause, ulpdu: &[u8]) -> Vec<u8> {
     bytes[..count].to_vec()
 }
 
-/// The same as Linux siw sends it.
+/// The body as Linux siw sends it.
 fn body_of_siw(cause: Cause, ulpdu: &[u8]) -> Vec<u8> {
     let mut bytes = body(cause, ulpdu);
     bytes[0] = bytes[0].rotate_left(4);
@@ -81,7 +81,7 @@ fn a_read_is_refused() {
     }
 }
 
-/// Those that are answered before it succeed, those that are not are cancelled.
+/// The reads that were answered before the Terminate succeed, the others are cancelled.
 // Shows S806.
 #[test]
 fn one_of_several_reads_is_refused() {
@@ -100,7 +100,7 @@ fn one_of_several_reads_is_refused() {
     });
 }
 
-/// Half an answer has come.
+/// A half of the read response has arrived.
 #[test]
 fn a_read_is_refused_in_the_middle() {
     play(4, |_, scene| {

@@ -19,7 +19,7 @@ use crate::pauses;
 /// Bytes that a connection has which has asked for nothing: 1 KiB for what it asks, and itself.
 const HALF_OPEN: usize = 3 << 10;
 
-/// The same of one that was refused: 16 KiB of buffers, and itself.
+/// Bytes of a refused connection: 16 KiB of buffers, and the object.
 const REFUSED: usize = 18 << 10;
 
 fn request() -> MpaFrame<'static> {
@@ -46,8 +46,8 @@ fn of_raw(kernel: &Session) -> usize {
     bytes
 }
 
-/// They connect, and say nothing, or begin to and send a byte now and then: the oldest make way for those that come, and whoever asks
-/// is served while the clock stands still.
+/// Peers connect and send nothing, or a byte of a Request now and then: the oldest connections are reset for the newer ones, and a peer
+/// with a whole Request is served while the clock stands still.
 // Shows S941, T38, T39.
 #[test]
 fn they_ask_for_nothing() {
@@ -60,7 +60,7 @@ fn they_ask_for_nothing() {
         let raw = of_raw(&kernel);
         let before = kernel.ledger().pool_bytes();
         let asked = frames::mpa_frame(&request());
-        // The good client takes its slot when HALF_OPEN - 2 peers are still to come: when the last has come, others are older.
+        // The good client connects when HALF_OPEN - 2 peers have not connected yet: after the last of them, others are older than it.
         let patient = |raws: &Vec<Raw>| raws.len() == COUNT - limits::HALF_OPEN + 2;
         let mut raws = Vec::new();
         let mut good = None;
@@ -102,8 +102,8 @@ fn they_ask_for_nothing() {
     }
 }
 
-/// One peer's connections make way for each other, not those of other peers, which came before them: neither silent ones nor such that
-/// were refused. What one peer can hold is what all can.
+/// The connections of one peer displace each other, not earlier ones of other peers, whether these are silent or were refused. One peer can
+/// hold as many as all peers together.
 // Shows S943, T81.
 #[test]
 fn they_are_of_one_address() {
@@ -148,7 +148,7 @@ fn they_are_of_one_address() {
     }
 }
 
-/// They hold all that the pool of the listener's process has: the oldest make way for those that come, and no time passes.
+/// The connections use up the pool of the listener's process: the oldest are reset for the newer ones, while the clock stands still.
 // Shows T38.
 #[test]
 fn they_use_up_the_pool() {
@@ -177,7 +177,7 @@ fn they_use_up_the_pool() {
     }
 }
 
-/// The listener is closed, and with it those that have asked for nothing.
+/// The close of the listener ends the connections that have sent no Request.
 // Shows T38.
 #[test]
 fn they_end_with_the_listener() {
@@ -194,7 +194,7 @@ fn they_end_with_the_listener() {
     }
 }
 
-/// They ask for what is refused, and do not go.
+/// Peers send Requests that the device refuses, and do not close.
 // Shows T84.
 #[test]
 fn they_are_refused() {
@@ -225,7 +225,7 @@ fn they_are_refused() {
     }
 }
 
-/// They ask properly, the consumer refuses each, as it does when its backlog is full, and they do not go: the oldest are reset.
+/// Peers send good Requests, the consumer refuses each, as it does when its backlog is full, and they do not close: the oldest are reset.
 // Shows T84.
 #[test]
 fn the_consumer_refuses_them() {
@@ -251,7 +251,7 @@ fn the_consumer_refuses_them() {
     println!("{of_device} bytes for {COUNT} refused connections");
     let most = (limits::REFUSED + 1) * REFUSED;
     assert!(of_device < most, "{of_device} bytes for {COUNT} connections");
-    // While the clock stands still most have to make way; the others are told, and have time to end.
+    // While the clock stands still, the oldest are reset; the others have got the Reply, and have five seconds to close.
     let ended = |raw: &&Raw| raw.ended().is_some();
     let ended = raws.iter().filter(ended).count();
     assert!(ended >= COUNT - limits::REFUSED, "{ended} ended");
@@ -262,7 +262,7 @@ fn the_consumer_refuses_them() {
     others_are_served(&listening);
 }
 
-/// They break a rule, and do not go. Without memory for a slot of the ended ones the connection is reset: the clock stands still.
+/// Peers break a rule, and do not close. Without memory for a slot of the ended connections, a connection is reset: the clock stands still.
 // Shows T84.
 #[test]
 fn they_end_without_a_slot() {

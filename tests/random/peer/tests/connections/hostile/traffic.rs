@@ -62,7 +62,7 @@ fn it_does_not_read() {
     }
 }
 
-/// One large request, while the peer takes little: what goes is not one send after the other.
+/// One large request, while the peer reads slowly: the device has several sends under way, not one after the other.
 // Shows T40.
 #[test]
 fn it_reads_slowly() {
@@ -111,7 +111,7 @@ fn it_sends_a_byte_at_a_time() {
     });
 }
 
-/// As many as it may have, again and again, without an end: what the device posts goes too.
+/// As many reads as agreed, over and over: the device's own send is sent too.
 #[test]
 fn it_reads_without_an_end() {
     play(2, |kernel, scene| {
@@ -146,8 +146,8 @@ fn it_reads_without_an_end() {
     });
 }
 
-/// Of as many reads as were agreed each is answered; one more, while none of them is, is refused. Nothing goes out meanwhile: the stream's
-/// buffer is full, and the peer does not read.
+/// The device answers as many reads as agreed; it refuses one more while all of them are unanswered. The device can send nothing: the
+/// stream's buffer is full, and the peer does not read.
 #[test]
 fn it_reads_no_more_than_agreed() {
     for more in [0, 1] {
@@ -305,7 +305,7 @@ fn it_sends_into_an_empty_shared_queue() {
             side.receive(7, 0, 64);
             assert_eq!(side.completed(1), [(7, Ok(()))]);
             assert_eq!(side.pages.read(0, 5), b"hello");
-            // When the peer has finished nobody waits for ever.
+            // After the peer has finished, the message does not wait without end.
             raw.send_frames([&frames::send(2, b"more")]);
             raw.finish();
             waits(&kernel, 6);
@@ -314,7 +314,7 @@ fn it_sends_into_an_empty_shared_queue() {
     }
 }
 
-/// So many seconds go by.
+/// The clock advances by `seconds` seconds.
 fn waits(kernel: &Session, seconds: u32) {
     for _ in 0..seconds {
         pauses();

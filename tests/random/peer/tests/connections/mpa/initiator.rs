@@ -109,7 +109,7 @@ fn replies_with_a_first_message() {
     });
 }
 
-/// Linux siw may miss a first message that comes early, until more comes: so it gets one more, once.
+/// Linux siw may not notice an early first message until more bytes arrive: the device repeats the message once.
 #[test]
 fn a_responder_that_has_missed_the_first_message() {
     play_often(10, |kernel| {
@@ -157,7 +157,7 @@ fn a_responder_that_has_got_the_first_message() {
     });
 }
 
-/// The fewer reads count; of whom says nothing, the own ones do.
+/// Each limit is the smaller one of both sides; if the peer gives none, the own limits count.
 #[test]
 fn reads() {
     play(|_| {
@@ -200,7 +200,7 @@ fn private_data_of_a_reply() {
     });
 }
 
-/// The Reply comes byte by byte.
+/// The Reply arrives byte by byte.
 #[test]
 fn a_reply_in_pieces() {
     play(|_| {

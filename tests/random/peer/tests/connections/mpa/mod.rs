@@ -1,4 +1,5 @@
-//! How connections begin, with peers that do it in every way that they may, and in others (RFC 5044 section 7.1, RFC 6581).
+//! Set-up of connections, with peers that follow the rules in each way that they allow, and with peers that break them (RFC 5044 section
+//! 7.1, RFC 6581).
 
 mod initiator;
 mod responder;
@@ -9,7 +10,7 @@ use peer::{device::Side, establish::Connected, frames};
 use simkernel::{Session, boot_seeded, seeds};
 use soft_rdma::Post;
 
-/// Plays a test with several schedules, and the clock held: nobody is given up for being slow.
+/// Plays a test with several schedules, with the clock held: no peer is too slow.
 fn play(what: impl Fn(&Session)) {
     play_often(4, what);
 }
@@ -36,13 +37,13 @@ fn device_posts(side: &Side) {
     assert_eq!(side.post(8, &[side.sge(0x100, 7)], Post::Send(None)), Ok(()));
 }
 
-/// It comes, with this number.
+/// The peer receives the message, with this number.
 fn peer_receives(Connected { raw, side }: &Connected, number: u32) {
     assert_eq!(raw.ulpdu(), Some(frames::send(number, b"to peer")));
     assert_eq!(side.completed(1), [(8, Ok(()))]);
 }
 
-/// Private data of so many bytes.
+/// `length` bytes of private data.
 fn data(length: usize) -> Vec<u8> {
     (0..length).map(|place| place as u8 ^ 0x5A).collect()
 }

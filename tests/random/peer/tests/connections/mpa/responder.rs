@@ -156,7 +156,7 @@ fn private_data() {
                 assert_eq!(parse(&answered.reply).private_data, mine);
             }
         }
-        // Who has no read limits to tell may send a little more.
+        // A peer without read limits in its frame may send a little more.
         for revision in [Revision::One, Revision::Two(None)] {
             for length in [509, 512] {
                 let theirs = data(length);
@@ -202,7 +202,7 @@ fn reads() {
     });
 }
 
-/// The Request comes byte by byte.
+/// The Request arrives byte by byte.
 #[test]
 fn a_request_in_pieces() {
     play(|_| {
@@ -250,7 +250,7 @@ fn a_reject() {
     });
 }
 
-/// Markers are refused, whatever the consumer would say.
+/// Markers are refused, without asking the consumer.
 #[test]
 fn markers() {
     play(|_| {

@@ -20,7 +20,7 @@ fn request() -> Vec<u8> {
     frames::mpa_frame(&frames::plain(FrameKind::Request, frames::enhanced(RtrKinds::WRITE)))
 }
 
-/// The listener serves others as before.
+/// The listener serves another peer as before.
 fn others_are_served(listening: &Listening) {
     let request = frames::plain(FrameKind::Request, frames::enhanced(RtrKinds::WRITE));
     let connected = by_peer(listening, &request, Some(&frames::write(1, 0, &[])));
@@ -29,7 +29,7 @@ fn others_are_served(listening: &Listening) {
     peer_receives(&connected, 1);
 }
 
-/// Each is closed without an answer, and nobody hears of it.
+/// The device closes each connection without an answer; a consumer that got the request of one cannot accept it.
 // Shows T37.
 #[test]
 fn what_is_no_request() {
@@ -59,7 +59,7 @@ fn what_is_no_request() {
             let adapter = machine(HOST);
             let listening = Listening::new(&adapter).unwrap();
             let raw = Raw::connect(at(0), DEVICE);
-            // What is behind it may come later, and the consumer has got it: then it is taken back.
+            // The bytes behind a Request may arrive after the connect event: then the accept is aborted.
             raw.send(&bytes);
             let (answer, ended) = raw.rest();
             assert!(answer.is_empty() && ended.is_err(), "{name}: {answer:02x?}, {ended:?}");
@@ -113,8 +113,8 @@ fn half_a_request() {
     }
 }
 
-/// Its Request, which is refused, comes when the time for it is over: it is refused, or closed for being late, but never begun to be
-/// refused and closed by the time of the step before.
+/// The last byte of a Request that is refused arrives just when its time runs out: the device either refuses it, or closes the connection
+/// as late, but never begins to refuse it and then closes by the timer of the Request.
 #[test]
 fn a_request_at_the_last_moment() {
     let markers = MpaFrame { markers: true, ..frames::plain(FrameKind::Request, frames::enhanced(RtrKinds::WRITE)) };
@@ -139,7 +139,7 @@ fn a_request_at_the_last_moment() {
     println!("{refused} were refused in time");
 }
 
-/// How a peer goes, or what it may not do yet.
+/// How a peer ends, or sends too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goes {
     Finishes,
@@ -321,7 +321,7 @@ fn its_first_message_is_another() {
     }
 }
 
-/// The listener goes while a peer has not sent its Request.
+/// The listener is closed while a peer has not sent its Request.
 #[test]
 fn the_listener_goes() {
     play(|_| {
@@ -331,12 +331,12 @@ fn the_listener_goes() {
         raw.send(&request()[..7]);
         pauses();
         drop(listening);
-        // The clock stands still: who closes the adapter does not wait for such a peer.
+        // The clock stands still: the close of the adapter does not wait for this peer.
         assert!(matches!(raw.rest(), (answer, Err(_)) if answer.is_empty()));
     });
 }
 
-/// The same, at any moment of an accept: nobody stays whom the listener does not know.
+/// The listener is closed at any moment of an accept: no connection stays open that the listener does not know.
 #[test]
 fn the_listener_goes_while_peers_come() {
     for most in 0..30 {

@@ -15,7 +15,7 @@ use soft_rdma::{Connector, Error, Outcome, Status};
 use super::{data, play};
 use crate::pauses;
 
-/// A connect whose Request has come.
+/// A connect whose Request the peer has received.
 struct Asked {
     raw: Raw,
     side: Side,

@@ -18,7 +18,7 @@ type Region = Arc<MemoryRegion<SimKernel>>;
 pub(crate) struct Targets {
     /// All rights, all pages.
     pub(crate) all: Region,
-    /// The same for peers of another protection domain.
+    /// As `all`, of another protection domain.
     pub(crate) foreign: Region,
     /// No right to write, no right to read.
     pub(crate) not_written: Region,
@@ -78,9 +78,9 @@ pub(crate) struct Break {
     pub(crate) sends: fn(&Targets) -> Vec<Vec<u8>>,
     /// The CRC of the last is wrong, too.
     pub(crate) needs_crc: bool,
-    /// The answer comes after ten seconds.
+    /// The device terminates five seconds after the message: it waits for a receive.
     pub(crate) waits: bool,
-    /// What is sent does not go at once.
+    /// The peer's bytes do not leave at once.
     pub(crate) floods: bool,
     pub(crate) cause: Cause,
     pub(crate) headers: Headers,

@@ -21,7 +21,7 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Headers {
     None,
-    /// That of DDP, and the segment's length.
+    /// The DDP header, and the segment's length.
     Ddp,
     /// And the rest of a read request.
     All,

@@ -13,7 +13,7 @@ use soft_rdma::Error;
 use breaks::{Break, Targets};
 use check::{Answer, Headers, check};
 
-/// Bytes of a page of the side: what nobody has touched.
+/// The bytes of the side's pages before any access.
 const CANARY: u8 = 0xEE;
 
 /// A connection whose memory is full of canaries, and what a peer may aim at.
