@@ -38,8 +38,8 @@ pub struct Skipped(pub &'static str);
 /// What is about control codes that rings replace, or that a queue with a ring does not have.
 const PLAIN_ONLY: [&str; 2] = ["moderation::", "requests::"];
 
-/// Cases of any front end that count calls of the driver. Rings save those as long as the peer is as fast as who posts: it must be neither
-/// behind a network nor without a processor.
+/// Cases of any front end that count calls of the driver. Rings save these calls only if the peer keeps up with the posting thread: the
+/// peer must not be behind a network, nor wait for a processor.
 pub const COUNTS_CALLS: &[&str] = &["transitions::counted", "transitions::stream"];
 
 /// Runs a case on a fresh front end; afterwards nothing of it may be left in the driver.
@@ -49,7 +49,7 @@ pub fn run(case: &Case, transport: Box<dyn Transport>, path: Path, patience: Dur
     run_on(case, transport, None, path, patience).map(|(notes, _)| notes)
 }
 
-/// The same on two machines, with a wire between them: connections go from here to there. True: the case has such.
+/// As [`run`], on two machines with a wire between them: connections are made from `here` to `there`. True: the case made one.
 pub fn run_apart(
     case: &Case,
     here: Box<dyn Transport>,
@@ -95,7 +95,7 @@ pub struct Bench<'t> {
     transport: &'t dyn Transport,
     /// Where those are that connections go to, if that is another machine.
     there: Option<&'t dyn Transport>,
-    /// Somebody was there.
+    /// The case has used `there`.
     is_apart: Cell<bool>,
     patience: Duration,
     path: Path,
@@ -128,12 +128,12 @@ impl<'t> Bench<'t> {
         Self { there, path, ..Self::new(here, patience) }
     }
 
-    /// What went wrong when things were cleaned up.
+    /// The errors of the clean-up.
     pub(crate) fn complaints(&self) -> Vec<String> {
         self.complaints.take()
     }
 
-    /// Where whoever listens is: the same device, or that of another machine.
+    /// The bench of the listening side: this device, or the other machine's.
     #[must_use]
     pub fn there(&self) -> Self {
         let Self { there, patience, path, ref complaints, .. } = *self;
@@ -185,7 +185,7 @@ impl<'t> Bench<'t> {
         Ok(SocketAddr::new(address.ip(), 0))
     }
 
-    /// What went wrong when the case cleaned up, and what it left in the driver.
+    /// The errors of the case's clean-up, and the objects that it left in the driver.
     #[must_use]
     pub fn left_behind(&self) -> Vec<String> {
         let mut complaints = self.complaints.take();

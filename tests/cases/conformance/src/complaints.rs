@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Things that went wrong where nobody could return an error.
+/// Errors in code that cannot return one.
 #[derive(Clone, Debug, Default)]
 pub struct Complaints(Arc<Mutex<Vec<String>>>);
 

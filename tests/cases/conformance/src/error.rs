@@ -20,7 +20,7 @@ pub enum Error {
     WrongLength {
         /// The request, by the name of its control code.
         request: &'static str,
-        /// The bytes that came.
+        /// The number of bytes returned.
         returned: usize,
         /// The bytes of the documented structure.
         expected: usize,

@@ -95,7 +95,7 @@ impl Site {
     }
 }
 
-/// One end of a connection. The connector goes before its queue pair.
+/// One end of a connection. The connector is dropped before its queue pair.
 pub struct End {
     /// The connector.
     pub connector: Connector,
@@ -159,7 +159,7 @@ impl Pair {
         self.b.quiet().context("at the listener")
     }
 
-    /// Waits until so many requests of both ends are in the driver.
+    /// Waits until the driver has these numbers of pending requests of both ends.
     pub fn pended(&self, requests: [u32; 2]) -> error::Result<()> {
         let [a, b] = requests;
         match self.a.site.carrier {
@@ -288,7 +288,7 @@ pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Listens at an address that a listener had: TCP frees it a moment after that is gone.
+/// Listens at an address that a listener had: TCP frees the address a moment after the listener is closed.
 pub(crate) fn when_free<T>(patience: Duration, listen: impl Fn() -> error::Result<T>) -> error::Result<T> {
     let deadline = Instant::now() + patience;
     loop {

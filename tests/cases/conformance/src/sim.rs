@@ -30,7 +30,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Boots; waits until another one in the process is gone.
+    /// Boots; waits until the other simulated kernel of the process has ended.
     ///
     /// # Panics
     /// When the device cannot be made.

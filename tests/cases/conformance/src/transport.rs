@@ -1,4 +1,4 @@
-//! The way to a device: whatever can open it and carry its IOCTLs.
+//! The way to a device: opens it and carries its IOCTLs.
 //!
 //! A transport moves bytes and statuses and adds nothing: what a status means is the [client](crate::client)'s business.
 
@@ -6,7 +6,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use ndk_abi::status::NTSTATUS;
 
-/// What TCP picks ports from on Windows, unless somebody has changed that.
+/// The default range from which TCP picks ports on Windows.
 pub(crate) const PORTS_OF_WINDOWS: RangeInclusive<u16> = 49152..=65535;
 
 /// A device of one front end.

@@ -1,4 +1,4 @@
-//! A device of another process, which has the buffers of this one at the same addresses. For tests: whoever connects to an agent can
+//! A device of another process, which has the buffers of this one at their addresses. For tests: a process that connects to an agent can
 //! send it any control request.
 
 mod frames;

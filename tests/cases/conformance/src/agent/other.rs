@@ -19,9 +19,9 @@ const LIMIT: Duration = Duration::from_secs(50);
 /// A process that has a device: what it is asked is asked here.
 pub struct Agent {
     address: SocketAddr,
-    /// Sockets that nobody waits on.
+    /// Sockets without a request under way.
     idle: Mutex<Vec<Line>>,
-    /// As long as this is open, it goes on.
+    /// The agent's process ends when this socket closes.
     _life: Line,
     /// Why nothing more is asked.
     gone: OnceLock<String>,
@@ -40,12 +40,12 @@ impl Agent {
         Ok(Self { address, idle: Mutex::default(), _life: life, gone: OnceLock::new() })
     }
 
-    /// Whether it does not answer any more.
+    /// Whether the agent has stopped answering.
     pub fn is_gone(&self) -> bool {
         self.gone.get().is_some()
     }
 
-    /// The answer, which is waited for as long as the question itself says, and `LIMIT`. None: the process is gone.
+    /// Waits for the answer, for `limit` and [`LIMIT`]. None: the process has ended.
     fn ask(&self, ask: &Ask, limit: Duration) -> Option<Answer> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let heard = || -> io::Result<Answer> {
@@ -155,7 +155,7 @@ struct OtherRequest {
     pended: bool,
 }
 
-/// What is left of a request when its process is gone.
+/// The completion of a request whose process has ended.
 fn removed() -> Completion {
     Completion { status: STATUS_DEVICE_REMOVED, information: 0, output: Vec::new() }
 }

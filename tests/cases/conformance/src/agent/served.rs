@@ -12,16 +12,16 @@ use std::{
 use super::frames::{Answer, Ask, Line};
 use crate::{File, Pending, Transport, memory::shared};
 
-/// A device, and nobody has to stay on one thread with it.
+/// A device that any thread may use.
 type Device = Box<dyn Transport + Send>;
 
 /// Makes one.
 type Boot = Box<dyn Fn() -> Device + Send + Sync>;
 
-/// Has a device, and does what the process asks for that connects first, until that is gone.
+/// Boots devices, and performs the requests of the first process that connects, until that process ends.
 ///
 /// # Errors
-/// Nobody connects, or its buffers are not to be had.
+/// No process connects, or its buffers cannot be mapped.
 pub fn serve(listener: TcpListener, boot: impl Fn() -> Device + Send + Sync + 'static) -> io::Result<()> {
     let (life, _) = listener.accept()?;
     let mut life = Line::new(life)?;

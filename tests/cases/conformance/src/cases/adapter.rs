@@ -28,7 +28,7 @@ pub(super) fn limits(bench: &Bench<'_>) -> anyhow::Result<()> {
     let info = site.adapter.info()?;
     ensure!(info.InfoVersion == ND_VERSION_2, "InfoVersion {:#x}", info.InfoVersion);
     ensure!(info.AdapterId == site.client.resolve(site.address)?, "AdapterId is not what the address resolves to");
-    // Those of `driver/soft-rdma/src/limits.rs`; other cases try each of them.
+    // The limits in `driver/soft-rdma/src/limits.rs`; other cases try each of them.
     let expected = [
         ("MaxInitiatorSge", info.MaxInitiatorSge, 16),
         ("MaxReceiveSge", info.MaxReceiveSge, 16),
@@ -90,7 +90,7 @@ pub(super) fn addresses(bench: &Bench<'_>) -> anyhow::Result<()> {
 // Shows P7.
 pub(super) fn unknown_address(bench: &Bench<'_>) -> anyhow::Result<()> {
     let client = bench.client()?;
-    // TEST-NET-3 and the documentation prefix: nobody's addresses (RFC 5737, RFC 3849).
+    // TEST-NET-3 and the documentation prefix, which no host has (RFC 5737, RFC 3849).
     for address in ["203.0.113.77:0", "[2001:db8:dead::77]:0"] {
         refused(client.resolve(address.parse()?), STATUS_INVALID_ADDRESS, address)?;
     }
@@ -115,7 +115,7 @@ pub(super) fn closes_with_children(bench: &Bench<'_>) -> anyhow::Result<()> {
     pair.a.qp.bind(1, &window, &region, 0..8, NDK_OP_FLAG_ALLOW_REMOTE_READ)?;
     expect(&pair.a.initiated()?, NdkOperationTypeBind, 1, STATUS_SUCCESS)?;
     let live = site.client.diagnostics()?;
-    // The peer's, too, where it has the same device.
+    // On one device, the objects of both ends count.
     let ends = if site.carrier == Carrier::Device { 2 } else { 1 };
     ensure!(
         live.Mrs >= 2 && live.Mws >= 1 && live.Srqs >= 1 && live.Qps >= ends && live.Listeners >= ends,

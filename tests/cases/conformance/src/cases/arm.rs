@@ -14,7 +14,7 @@ use crate::{
     pair::{Pair, Site, refused},
 };
 
-/// Enough plain events for a notification that should not have come to have come.
+/// The number of rounds of plain events in which a wrong notification would have arrived.
 const ROUNDS: usize = 20;
 
 /// One send from `a` to `b`, finished on both sides, as far as the sender can tell; `b`'s completion is not polled.
@@ -236,7 +236,7 @@ pub(super) fn cancelled(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An arm cannot be taken back in NDKPI, so the notification of a cancelled request may come when nobody waits for it.
+/// An arm cannot be taken back in NDKPI: a cancelled request's notification may arrive when no request waits for it.
 pub(super) fn cancelled_then_event(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let cq = &pair.b.site.receive_cq;

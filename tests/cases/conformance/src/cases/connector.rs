@@ -159,7 +159,7 @@ pub(super) fn nobody_listens(bench: &Bench<'_>) -> anyhow::Result<()> {
     let b = Site::new(&bench.there())?.end()?;
     let (listener, address) = b.site.listener()?;
     listener.free()?;
-    // The queue pair can be used by another connector, too, when the one that failed is gone.
+    // After the connect of one connector has failed, another connector can use the queue pair.
     let first = Connector::new(&a.site.adapter)?;
     first.bind(a.site.address)?;
     a.connector.bind(a.site.address)?;
@@ -167,7 +167,7 @@ pub(super) fn nobody_listens(bench: &Bench<'_>) -> anyhow::Result<()> {
     for connector in [&first, &a.connector, &a.connector] {
         let connect = || connector.connect(&a.qp, address, ReadLimits::default(), &[]).finish();
         let mut result = connect();
-        // TCP takes connections for a moment still, while the listener goes, and resets them.
+        // TCP still accepts connections for a moment after the listener is freed, and resets them.
         while a.site.carrier == Carrier::Wire && is_aborted(&result) && Instant::now() < deadline {
             result = connect();
         }
@@ -218,11 +218,11 @@ pub(super) fn initiator_backs_out(bench: &Bench<'_>) -> anyhow::Result<()> {
 }
 
 pub(super) fn freed_before_accept(bench: &Bench<'_>) -> anyhow::Result<()> {
-    // By whoever has the request.
+    // The consumer frees the connector that has the request.
     let asked = Asked::new(bench, &[], ReadLimits::default())?;
     asked.b.connector.free()?;
     refused(asked.connect.finish(), STATUS_CONNECTION_REFUSED, "the request was freed")?;
-    // By the listener, that nobody asked for requests.
+    // The consumer frees the listener, without having asked for requests.
     let a = Site::new(bench)?.end()?;
     let site = Site::new(&bench.there())?;
     let (listener, address) = site.listener()?;
@@ -341,7 +341,7 @@ pub(super) fn binds(bench: &Bench<'_>) -> anyhow::Result<()> {
     let completion = a.connector.address_sized(size_of::<SOCKADDR_INET>())?;
     ensure!(completion.status == STATUS_CONNECTION_INVALID, "the address before a bind: {}", completion.status);
     let connect = |connector: &Connector| connector.connect(&a.qp, address, limits, &[]);
-    // A listener's address is in use, and so the connect is refused; the connector goes on.
+    // The listener has the address, so the connect is refused; the connector can still be used.
     let (_other, taken) = a.site.listener()?;
     let in_use = Connector::new(&a.site.adapter)?;
     in_use.bind(taken)?;

@@ -166,7 +166,7 @@ pub(super) fn overrun(bench: &Bench<'_>) -> anyhow::Result<()> {
     }
     let status = request.status().context("the overrun")?;
     ensure!(status == STATUS_BUFFER_OVERFLOW, "the ERRORS request ended with {status}");
-    // A dead queue says so to whoever arms it (IND2CompletionQueue::Notify).
+    // A dead queue reports its death at each arm (IND2CompletionQueue::Notify).
     let mut request = small.notify(Arm::Any);
     let status = request.status().context("arming the dead queue")?;
     ensure!(status == STATUS_BUFFER_OVERFLOW, "arming the dead queue: {status}");

@@ -58,7 +58,7 @@ pub(super) fn refused(bench: &Bench<'_>) -> anyhow::Result<()> {
 /// Octets and frames.
 type Volume = [u64; 2];
 
-/// What has gone and what has come since `first`.
+/// What was sent and what has arrived since `first`.
 fn volumes(now: &Counters, first: &Counters) -> anyhow::Result<[Volume; 2]> {
     let since = |name| Ok::<_, anyhow::Error>(now.get(name)? - first.get(name)?);
     Ok([[since("out_octets")?, since("out_frames")?], [since("in_octets")?, since("in_frames")?]])
@@ -85,7 +85,7 @@ pub(super) fn traffic(bench: &Bench<'_>) -> anyhow::Result<()> {
     let first = &both[0];
     let pair = Pair::new(bench)?;
     let (a, b) = (&pair.a.site.client, &pair.b.site.client);
-    // Over a wire who listens has not spoken yet, and may be sent another frame without data because of that.
+    // Over a wire, the initiator repeats its first frame, without data, if the responder has sent nothing: so the responder sends here.
     exchange(&pair.b, &pair.a, &[7])?;
     let [before, _] = settled(a, b, &both)?;
     // Its sides, of which one is elsewhere over a wire.
@@ -127,7 +127,7 @@ pub(super) fn traffic(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An endpoint as it is compared: kind, flags without that of its owner, which must be a process, and addresses.
+/// An endpoint as it is compared: kind, flags without the owner's flag, whose owner must be a process, and addresses.
 type Endpoint = (u32, u32, Option<SocketAddr>, Option<SocketAddr>);
 
 fn endpoints(client: &Client, at_a_time: usize) -> anyhow::Result<Vec<Endpoint>> {
@@ -136,7 +136,7 @@ fn endpoints(client: &Client, at_a_time: usize) -> anyhow::Result<Vec<Endpoint>>
         ensure!(found.Flags & SOFTNDK_ENDPOINT_USER != 0 && found.ProcessId != 0, "whose is it: {found:?}");
         let flags = found.Flags & !SOFTNDK_ENDPOINT_USER;
         let (mut local, mut remote) = (found.Local.socket_addr(), found.Remote.socket_addr());
-        // Which port an attempt comes from is not known here.
+        // The case does not know the port of an attempt.
         let unknown = match (found.Kind, flags) {
             (SOFTNDK_ENDPOINT_ACTIVE, 0) => &mut local,
             (SOFTNDK_ENDPOINT_PASSIVE, 0) => &mut remote,
@@ -157,7 +157,7 @@ pub(super) fn lists(bench: &Bench<'_>) -> anyhow::Result<()> {
     ensure!(endpoints(&observer, 8)?.is_empty(), "there is something: {:?}", endpoints(&observer, 8)?);
     let pair = Pair::new(bench)?;
     let (here, there) = (pair.a.connector.address()?, pair.listener.address()?);
-    // One more that nobody answers.
+    // A second connect, whose request is not answered.
     let waiting = pair.a.site.end()?;
     waiting.connector.bind(pair.a.site.address)?;
     let destination = there.context("the listener has no address")?;
@@ -170,7 +170,7 @@ pub(super) fn lists(bench: &Bench<'_>) -> anyhow::Result<()> {
         (SOFTNDK_ENDPOINT_PASSIVE, established, there, here),
         (SOFTNDK_ENDPOINT_PASSIVE, 0, there, attempt),
     ];
-    // The far end first: once that has the last request, TCP has picked its port. Meanwhile parts of a list may have it twice.
+    // The far end first: once it has the last request, TCP has picked the port. Until then, parts of a list may have an endpoint twice.
     let mut clients = [(pair.b.site.client.clone(), far.to_vec()), (observer, near.to_vec())];
     if pair.a.site.carrier == Carrier::Device {
         for (_, expected) in &mut clients {
@@ -185,7 +185,7 @@ pub(super) fn lists(bench: &Bench<'_>) -> anyhow::Result<()> {
             ensure!(Instant::now() < deadline, "listed: {:?}; there is {expected:?}", endpoints(client, 8)?);
             thread::yield_now();
         }
-        // The same in parts; nothing is behind the end, wherever it is asked for.
+        // One entry at a time gives the list too; a part from behind the end is empty.
         ensure!(endpoints(client, 1)? == *expected, "one at a time: {:?}", endpoints(client, 1)?);
         let (none, next) = client.part::<SOFTNDK_ENDPOINT>(IOCTL_SOFTNDK_ENDPOINTS, u32::MAX - 5, 8)?;
         ensure!(none.is_empty() && next == SOFTNDK_LIST_END, "behind the end: {none:?}, {next:#x}");

@@ -60,7 +60,7 @@ pub(super) fn access(bench: &Bench<'_>) -> anyhow::Result<()> {
     let local = pair.a.site.buffer(3 * PAGE_SIZE)?;
     let remote = open(&pair, &fast)?;
     use_it(&pair, &fast, remote, &local, 1)?;
-    // Its owner uses it by the same addresses, with the local token.
+    // The owner uses the region at these addresses too, with the local token.
     pair.b.qp.receive(3, &[fast.sge(BASE + 100, 200)])?;
     pair.a.qp.send_inline(4, &[0x42; 200], 0)?;
     expect(&pair.b.received()?, NdkOperationTypeReceive, 3, STATUS_SUCCESS)?;

@@ -37,7 +37,7 @@ pub(super) fn attached(bench: &Bench<'_>) -> anyhow::Result<()> {
     end.qp.flush()?;
     ensure!(notify.status()? == STATUS_SUCCESS, "the notification");
     expect(&end.received()?, NdkOperationTypeReceive, 7, STATUS_CANCELLED)?;
-    // Seen to be empty, the queue notifies of what comes from now on only.
+    // The consumer has seen the queue empty: the queue notifies only of later completions.
     end.quiet()?;
     let mut cancelled = site.receive_cq.notify_by(&second, Arm::Any);
     let mut all_cancelled = site.receive_cq.notify_by(&second, Arm::Errors);
@@ -46,7 +46,7 @@ pub(super) fn attached(bench: &Bench<'_>) -> anyhow::Result<()> {
     ensure!(cancelled.status()? == STATUS_CANCELLED, "one request cancelled");
     site.receive_cq.cancel_io()?;
     ensure!(all_cancelled.status()? == STATUS_CANCELLED, "all requests cancelled");
-    // With the second file nothing else goes.
+    // The close of the second file frees no other object.
     drop((notify, cancelled, all_cancelled, second));
     end.qp.receive(8, &[])?;
     end.qp.flush()?;
@@ -90,7 +90,7 @@ pub(super) fn first_closes(bench: &Bench<'_>) -> anyhow::Result<()> {
     refused(second.call(IOCTL_ND_CQ_CANCEL_IO, &nd_handle(cq)), STATUS_DEVICE_REMOVED, "a handle of it")?;
     let fresh = bench.bare_client()?;
     refused(fresh.call(IOCTL_SOFTNDK_ATTACH, &nd_handle(id)), STATUS_INVALID_HANDLE, "its name")?;
-    // All is gone, though the second file is not; on some systems a close may return before.
+    // The close frees all objects, although the second file is open; on some systems the close may return before that.
     let deadline = Instant::now() + observer.patience();
     loop {
         let left = observer.diagnostics()?;
@@ -110,7 +110,7 @@ pub(super) fn bound(bench: &Bench<'_>) -> anyhow::Result<()> {
         let mut request = site.client.begin(IOCTL_ND_PROVIDER_BIND_FILE, nd_handle(handle).as_bytes(), 0);
         request.status()
     };
-    // The one of a thread or of nothing, in whatever way the system says it.
+    // The handle of a thread, and two invalid handles: each system reports them by a status of its own.
     for wrong in [0, !1, 0xffff_fff0] {
         ensure!(!bind(wrong)?.is_success(), "{wrong:#x} is no handle of a file, and was bound");
     }

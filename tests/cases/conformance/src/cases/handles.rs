@@ -101,7 +101,7 @@ pub(super) fn foreign(bench: &Bench<'_>) -> anyhow::Result<()> {
     let end = theirs.end()?;
     let region = theirs.buffer(1)?;
     let fast = FastMr::new(&theirs.pd, 1)?;
-    // This file has no object at all, so whatever is accepted is somebody else's.
+    // This file has no object: a request that succeeds would reach another file's object.
     let stranger = bench.client()?;
     let handles = [
         theirs.adapter.handle(),

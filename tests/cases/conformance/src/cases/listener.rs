@@ -97,7 +97,7 @@ pub(super) fn cancelled(bench: &Bench<'_>) -> anyhow::Result<()> {
     listener.free()?;
     let status = request.status().context("the listener was freed")?;
     ensure!(status == STATUS_CANCELLED, "cancelled by freeing: {status}");
-    // Nobody listens any more.
+    // No listener has the address.
     let end = site.end()?;
     end.connector.bind(site.address)?;
     let connect = end.connector.connect(&end.qp, address, ReadLimits::default(), &[]).finish();
@@ -128,7 +128,7 @@ pub(super) fn queued(bench: &Bench<'_>) -> anyhow::Result<()> {
     // NDKPI promises no order between connections.
     found.sort_unstable();
     ensure!(found == [0, 1, 2, 3], "requests {found:?} came");
-    // Nor do the two lists have the same order: all are rejected before any is waited for.
+    // The two lists may differ in order: the case rejects all requests before it waits for a connect.
     for end in &served {
         end.connector.reject(&[])?;
     }

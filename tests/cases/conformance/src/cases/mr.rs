@@ -120,7 +120,7 @@ pub(super) fn deregistered(bench: &Bench<'_>) -> anyhow::Result<()> {
     pair.a.qp.write(1, &[local.sge(0..64)], stale, 0)?;
     pair.a.expect_refused(NdkOperationTypeWrite, 1, STATUS_ACCESS_VIOLATION).context("writing by a stale token")?;
     target.free()?;
-    // Whatever is registered in its place, even over the same memory, has another token.
+    // A region that is registered afterwards, even over this memory, has another token.
     let pair = Pair::new(bench)?;
     let local = pair.a.site.buffer(4096)?;
     let memory = Arc::new(Memory::new(4096));
@@ -148,7 +148,7 @@ pub(super) fn local_rights(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same memory many times: each registration counts.
+/// One piece of memory is registered many times: each registration counts.
 // Shows T11.
 pub(super) fn limit(bench: &Bench<'_>) -> anyhow::Result<()> {
     const LENGTH: usize = 64 << 20;

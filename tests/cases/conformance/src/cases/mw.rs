@@ -25,7 +25,7 @@ use crate::{
 const READ: u32 = NDK_OP_FLAG_ALLOW_REMOTE_READ;
 const WRITE: u32 = NDK_OP_FLAG_ALLOW_REMOTE_WRITE;
 
-/// A pair, a region of `b` that gives `a` no rights, a window over it, and memory of `a`. The window goes first.
+/// A pair, a region of `b` that gives `a` no rights, a window over it, and memory of `a`. The window is dropped first.
 struct Fixture {
     mw: Mw,
     region: Mr,
@@ -170,7 +170,7 @@ pub(super) fn busy(bench: &Bench<'_>) -> anyhow::Result<()> {
     all.write(remote, 8, STATUS_SUCCESS)?;
     all.invalidate(STATUS_SUCCESS)?;
     all.region.deregister()?;
-    // Freed with a bound window, the region goes with that.
+    // A region that is freed with a bound window ends when the window is freed.
     let all = Fixture::new(bench)?;
     let remote = all.bind(0, 64, READ | WRITE)?;
     all.region.free()?;

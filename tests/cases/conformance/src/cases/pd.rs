@@ -24,7 +24,7 @@ pub(super) fn many(bench: &Bench<'_>) -> anyhow::Result<()> {
     handles.dedup();
     ensure!(handles.len() == 300, "300 domains have {} handles", handles.len());
     ensure!(alive()? == before + 300, "{} domains, {before} before", alive()?);
-    // Every other one goes; those that stay are of use.
+    // Every other domain is freed; the remaining ones can be used.
     let mut nth = 0;
     domains.retain(|_| {
         nth += 1;

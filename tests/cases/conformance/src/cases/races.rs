@@ -1,4 +1,4 @@
-//! Several threads at once: everything may be refused that comes too late, nothing may be lost, hang or be left.
+//! Several threads at once: a late request may be refused, but no request may be lost or hang, and no object may be left.
 
 use std::{
     sync::{
@@ -35,7 +35,7 @@ const TOO_LATE: [NTSTATUS; 7] = [
     STATUS_NO_MORE_ENTRIES,
 ];
 
-/// Whether a request was done or came too late; other errors are errors.
+/// Whether a request succeeded, or was too late; other errors are errors.
 fn done<T>(result: error::Result<T>) -> error::Result<bool> {
     match result {
         Ok(_) => Ok(true),
@@ -47,7 +47,7 @@ fn done<T>(result: error::Result<T>) -> error::Result<bool> {
 /// What one thread does.
 type Job<'a> = Box<dyn FnOnce() -> anyhow::Result<()> + Send + 'a>;
 
-/// Runs all of `jobs` at the same time, and returns the first error.
+/// Runs all of `jobs` at once, and returns the first error.
 fn at_once(jobs: Vec<Job<'_>>) -> anyhow::Result<()> {
     let start = &Barrier::new(jobs.len());
     thread::scope(|scope| {
@@ -141,7 +141,7 @@ pub(super) fn cancel_against_event(bench: &Bench<'_>) -> anyhow::Result<()> {
     for round in 0..2 * ROUNDS {
         let mut request = cq.notify(Arm::Any);
         if !pair.b.site.client.pends(&mut request, 1)? {
-            // An arm cannot be taken back, so the notification of a cancelled request may come late, and end this one.
+            // An arm cannot be taken back: the notification of a cancelled request may be late, and end this request.
             request.finish().with_context(|| format!("round {round}"))?;
             request = cq.notify(Arm::Any);
             pair.b.site.client.pended(1)?;
@@ -177,8 +177,8 @@ pub(super) fn connects(bench: &Bench<'_>) -> anyhow::Result<()> {
     let server = Site::with_cq_depth(&bench.there(), 1024)?;
     let (listener, address) = server.listener()?;
     let sites = (0..CLIENTS).map(|_| Site::new(bench)).collect::<anyhow::Result<Vec<_>>>()?;
-    // Whoever comes first serves whoever comes first, so the ends of one thread need not be connected to each other: none
-    // may go before all are connected.
+    // Any thread may get any connection request, so the two ends of a thread need not be connected to each other: no thread may end before
+    // all are connected.
     let all = Mutex::new(Vec::new());
     let (server, listener, connected) = (&server, &listener, &all);
     at_once(

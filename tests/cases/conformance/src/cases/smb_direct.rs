@@ -19,10 +19,10 @@ use crate::{
 };
 
 const MIB: u64 = 1 << 20;
-/// A scenario is many requests: it gets the patience for one so many times.
+/// A scenario is many requests: it may take this many times the patience for one.
 const PATIENCES: u32 = 6;
 
-/// Runs a scenario, whatever becomes of it.
+/// Runs a scenario; an error of the scenario is a result too.
 fn run(bench: &Bench<'_>, number: u32) -> anyhow::Result<Result<SOFTNDK_TEST_SMB_DIRECT_RESULT, NTSTATUS>> {
     let client = bench.client()?;
     let completion = ask(&client, number)?;
@@ -64,7 +64,7 @@ fn succeed(bench: &Bench<'_>, scenario: Scenario) -> anyhow::Result<SOFTNDK_TEST
     Ok(result)
 }
 
-/// Runs a scenario in which one end misbehaves: the consumer has to say so.
+/// Runs a scenario in which one end misbehaves: the consumer must report `status` at `step`.
 fn fail(bench: &Bench<'_>, scenario: Scenario, step: Step, status: NTSTATUS) -> anyhow::Result<()> {
     let result = run(bench, scenario as u32)?.map_err(|status| anyhow!("{scenario:?} was refused: {status}"))?;
     ensure!(

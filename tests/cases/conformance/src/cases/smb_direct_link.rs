@@ -25,7 +25,7 @@ use crate::{
     client::Client,
 };
 
-/// A closed file ends after so many looks at most.
+/// A closed file's end is seen within this number of looks.
 const LOOKS: usize = 100_000;
 
 fn ask(operation: u32) -> SOFTNDK_TEST_LINK {

@@ -65,7 +65,7 @@ pub(super) fn two_queue_pairs(bench: &Bench<'_>) -> anyhow::Result<()> {
         let data = pattern(round, 90 + 20 * round as usize);
         pair.a.qp.send_inline(round, &data, 0)?;
         let result = pair.b.received()?;
-        // The receives of the queue are taken in order, by whoever needs one.
+        // The queue pairs take the receives of the queue in order.
         ensure_length(expect(&result, NdkOperationTypeReceive, round, STATUS_SUCCESS)?, data.len())?;
         ensure!(result.QpHandle == pair.b.qp.handle(), "round {round}: the completion names another queue pair");
         let at = round as usize * 4096;

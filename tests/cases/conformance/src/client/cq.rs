@@ -98,7 +98,7 @@ impl Cq {
             CbMappingsOffset: size_of::<ND_CQ_MODIFY>() as u32,
             CqHandle: self.handle(),
         };
-        // Nobody polls meanwhile, so that the old ring is read to its end before the new one is.
+        // The lock keeps other threads from polling, so that the old ring is read to its end before the new one.
         let mut left = self.ring.as_ref().map(|ring| ring.left());
         if let (Some(ring), Some(left)) = (&self.ring, &left)
             && left.len() + ring.completions.waiting() > depth as usize
@@ -131,7 +131,7 @@ impl Cq {
         self.notify_by(&self.object.client, arm)
     }
 
-    /// The same, by another file of the provider context.
+    /// As [`Cq::notify`], by another file of the provider context.
     #[must_use]
     pub fn notify_by(&self, client: &Client, arm: Arm) -> Request {
         let request = ND_CQ_NOTIFY { Version: ND_IOCTL_VERSION, Type: arm.code(), CqHandle: self.handle() };

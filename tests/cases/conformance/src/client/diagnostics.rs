@@ -44,7 +44,7 @@ impl Client {
         self.query(IOCTL_SOFTNDK_ADAPTER, &QUERY)
     }
 
-    /// The part of a list that begins at a place, of at most so many entries, and where to go on.
+    /// The part of a list that begins at `start`, of at most `most` entries, and the place of the next part.
     pub fn part<T: FromBytes>(&self, code: u32, start: u32, most: usize) -> Result<(Vec<T>, u32)> {
         let query = SOFTNDK_LIST_QUERY { Version: SOFTNDK_IOCTL_VERSION, Start: start };
         let room = size_of::<SOFTNDK_LIST>() + most * size_of::<T>();
@@ -59,7 +59,7 @@ impl Client {
         Ok((entries.collect(), list.Next))
     }
 
-    /// A whole list, so many entries at a time.
+    /// A whole list, read `at_a_time` entries at a time.
     pub fn list<T: FromBytes>(&self, code: u32, at_a_time: usize) -> Result<Vec<T>> {
         let (mut all, mut start) = (Vec::new(), 0);
         while start != SOFTNDK_LIST_END {

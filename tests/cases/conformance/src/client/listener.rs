@@ -54,7 +54,7 @@ impl Listener {
         self.object.client.begin(IOCTL_ND_LISTENER_GET_ADDRESS, input.as_bytes(), room).completion()
     }
 
-    /// Waits for a connection request, which goes to `connector`.
+    /// Waits for a connection request, which `connector` gets.
     #[must_use]
     pub fn connection_request(&self, connector: &Connector) -> Request {
         let request = ND_GET_CONNECTION_REQUEST {

@@ -217,7 +217,7 @@ impl Client {
 pub struct Transitions {
     /// Control codes.
     pub requests: u64,
-    /// Those of them that were IOCTL_SOFTNDK_DOORBELL.
+    /// The requests among them that were IOCTL_SOFTNDK_DOORBELL.
     pub doorbells: u64,
 }
 
@@ -229,7 +229,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Waits for the end of the request, whatever its status.
+    /// Waits for the end of the request, with any status.
     pub fn completion(&mut self) -> Result<Completion> {
         self.pending
             .wait(self.patience)

@@ -31,7 +31,7 @@ pub struct Remote {
     pub token: u32,
 }
 
-/// A registered memory region and its buffer. Its addresses are those of the buffer.
+/// A registered memory region and its buffer. The region has the addresses of the buffer.
 pub struct Mr {
     object: Arc<Object>,
     memory: Arc<Memory>,

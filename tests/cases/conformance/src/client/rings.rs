@@ -68,7 +68,7 @@ impl RingMemory {
     }
 }
 
-/// A ring and its memory, for whoever has its turn.
+/// A ring and its memory, for the thread that has the lock.
 pub(super) struct Shared<R> {
     ring: Mutex<(R, RingMemory)>,
 }
@@ -147,8 +147,8 @@ impl Requests {
         Ok(())
     }
 
-    /// Goes on in `other`, with what the driver has not taken out of this one. `pass` tells the driver, which says how many. True: a doorbell
-    /// has to follow, as the driver may have looked at the new one, and gone to sleep, before they were there.
+    /// Continues in `other`, with the entries that the driver has not taken out of this ring. `pass` tells the driver, which returns their
+    /// number. True: a doorbell has to follow, as the driver may have polled the new ring, and gone to sleep, before it had these entries.
     pub(super) fn replace(&self, mut other: Self, pass: impl FnOnce() -> Result<u64>) -> Result<bool> {
         let mut ring = self.lock();
         let new = other.ring.get_mut().unwrap_or_else(PoisonError::into_inner);

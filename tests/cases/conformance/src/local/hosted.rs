@@ -34,7 +34,7 @@ impl Kernel for Hosted {
         next()..=next()
     }
 
-    /// It is that of the process.
+    /// The pool is the heap of the process.
     fn pool_bytes() -> u64 {
         0
     }

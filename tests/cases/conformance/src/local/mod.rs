@@ -88,7 +88,7 @@ impl<K: Kernel> Local<K> {
         Self { device, complaints: Complaints::default() }
     }
 
-    /// Takes away what the open files have, as softndk.sys does when RDMA is turned off. Those that are opened later are served.
+    /// Frees the objects of the open files, as softndk.sys does when RDMA is turned off. Files that are opened later are served.
     pub fn clean_up_files(&self) {
         self.device.host().files().iter().for_each(|file| file.cleanup(&K::passive()));
     }
@@ -130,7 +130,7 @@ impl<K: Kernel> transport::File for LocalFile<K> {
         let dispatched = call.clone();
         thread::spawn(move || {
             let status = file.dispatch(request, process(), &K::passive());
-            // Before the caller goes on, as it may look for what is left of the file.
+            // Drops the file before the caller continues: the caller may look at what is left of it.
             drop(file);
             dispatched.dispatched(status);
         });

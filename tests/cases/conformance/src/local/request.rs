@@ -27,7 +27,7 @@ struct State {
     completion: Option<Completion>,
 }
 
-/// A request inside the device. Whoever has it completes it, once.
+/// A request inside the device. Its holder completes it, once.
 pub(super) struct LocalRequest {
     code: u32,
     /// METHOD_BUFFERED: input and output share it.

@@ -23,7 +23,7 @@ static LIVE: Mutex<Live> = Mutex::new(Live { regions: BTreeMap::new(), changes: 
 struct Live {
     /// By address.
     regions: BTreeMap<usize, Weak<Region>>,
-    /// How often they became others.
+    /// The number of changes to the set of regions.
     changes: u64,
 }
 
@@ -31,7 +31,7 @@ struct Live {
 #[derive(Debug)]
 pub struct Memory(Arc<Region>);
 
-/// The pages of a buffer. Whoever pins them keeps them, as locked pages outlive their process' address space.
+/// The pages of a buffer. A pin holds a reference, as locked pages outlive the address space of their process.
 #[derive(Debug)]
 pub(crate) struct Region {
     start: NonNull<u8>,

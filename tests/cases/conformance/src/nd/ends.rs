@@ -14,7 +14,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// One end of a connection. The connector goes before its queue pair.
+/// One end of a connection. The connector is dropped before its queue pair.
 pub(super) struct End<V: Interfaces> {
     pub(super) connector: V::Connector,
     /// Version 1 calls it an endpoint.
@@ -50,7 +50,7 @@ impl<V: Interfaces> End<V> {
         Ok(Self { connector, qp, initiator_cq, receive_cq, adapter, address })
     }
 
-    /// Another end on the same adapter, with these queues.
+    /// Another end on this adapter, with these queues.
     pub(super) fn beside(&self, receive_cq: &V::Cq, initiator_cq: &V::Cq, size: V::Size) -> anyhow::Result<Self> {
         let (connector, qp) = V::queue_pair(&self.adapter, receive_cq, initiator_cq, size)?;
         let (receive_cq, initiator_cq) = (receive_cq.clone(), initiator_cq.clone());

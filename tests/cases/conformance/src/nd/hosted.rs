@@ -14,10 +14,10 @@ use crate::{
     transport::{Completion, File, Pending},
 };
 
-/// ND2_ADAPTER_INFO.DeviceId of the adapter of the process; that of softndk.sys is 1.
+/// ND2_ADAPTER_INFO.DeviceId of the adapter in the process; softndk.sys has 1.
 const HOSTED_DEVICE_ID: u16 = 2;
 
-/// The device that the DLL has in this process; `None` if it has that of the driver, or none at all, as the cases will tell.
+/// The device that the DLL has in this process; `None` if it uses the driver, or has no device, as the cases will tell.
 pub fn hosted(library: &Path) -> anyhow::Result<Option<Box<dyn Transport>>> {
     let nd = Nd::load(library, Duration::ZERO)?;
     let info = nd.adapter().and_then(|(adapter, _)| Ok(adapter.info()?));

@@ -1,4 +1,4 @@
-//! The two versions of the interfaces, as the cases that run over both see them. Names are those of version 2.
+//! The two versions of the interfaces, for the cases that run over both. The names are version 2's.
 
 use std::{net::SocketAddr, ops::Range};
 

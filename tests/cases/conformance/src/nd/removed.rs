@@ -1,4 +1,4 @@
-//! What a program is told when the adapter goes away while it is in use.
+//! The statuses that a program gets when the adapter is removed while it is in use.
 
 use std::{path::Path, time::Duration};
 
@@ -26,7 +26,7 @@ pub type Told = (&'static str, NTSTATUS);
 
 /// What a program was told.
 pub struct Removed {
-    /// What requests ended with that were pending when the adapter went away.
+    /// The statuses of requests that were pending when the adapter was removed.
     pub pending: Vec<Told>,
     /// What methods returned afterwards.
     pub methods: Vec<Told>,
@@ -75,7 +75,7 @@ fn with_v2(nd: &Nd, ready: impl FnOnce()) -> anyhow::Result<Removed> {
         ("IND2Connector::Disconnect", end_of(a.connector.disconnect())?),
         ("IND2QueuePair::Flush", status(a.qp.flush())?),
     ];
-    // There is nothing to come, and nothing breaks.
+    // The queue has no completions, and the poll works.
     a.receive_cq.poll(16)?;
     Ok(Removed { pending, methods })
 }

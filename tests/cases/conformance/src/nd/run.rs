@@ -101,7 +101,7 @@ impl Nd {
         Ok(self.notes.take())
     }
 
-    /// Checks that all objects are gone.
+    /// Checks that all objects are released.
     pub(super) fn is_unused(&self) -> anyhow::Result<()> {
         ensure!(self.library.can_unload(), "the DLL says that objects are left, after all were released");
         Ok(())

@@ -50,7 +50,7 @@ pub struct NdCase {
     pub(super) run: fn(&super::Nd) -> anyhow::Result<()>,
 }
 
-/// The function of a case: that of a module of cases, or one of `both`, with the version that it runs over.
+/// The function of a case: in a module of cases, or in `both`, with the version that it runs over.
 #[cfg(windows)]
 macro_rules! function {
     ([$cases:ident], $group:ident, $case:ident) => {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// More of them tell nothing new.
 const FINDINGS_KEPT: usize = 20;
 
-/// What was done, and what came of it.
+/// Counts of operations, and of their results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// All that the device was asked for: connections, work requests, resizes, arms, registrations, disconnects.
@@ -16,7 +16,8 @@ pub struct Figures {
     pub posted: u64,
     /// Of those, reported.
     pub completed: u64,
-    /// Of those, in queues that went with their process or adapter, or with a shared queue: nobody is told how they ended.
+    /// Completions in queues that were closed with their process or adapter, or with a shared queue: the consumer does not see their
+    /// status.
     pub forgone: u64,
     /// Queues that were resized.
     pub resizes: u64,
@@ -26,13 +27,13 @@ pub struct Figures {
     pub faults: u64,
     /// Lives that such a fault, or the adapter's going, cut short.
     pub disturbed: u64,
-    /// What had to come and did not: completions, ends of control requests, notifications.
+    /// Completions, ends of control requests and notifications that were due and did not arrive.
     pub lost: u64,
     /// What was left behind: memory, objects, locked pages, sockets, timers.
     pub leaked: u64,
     /// Rules of the kernel that were broken.
     pub violations: u64,
-    /// Anything else that is wrong: other data, a completion that comes twice, an unexpected refusal.
+    /// Other errors: wrong data, a completion that arrives twice, an unexpected refusal.
     pub wrong: u64,
     /// What was lost, leaked, broken or wrong, in words.
     pub findings: Vec<String>,

@@ -20,7 +20,7 @@ const MOST_ACTS: usize = 150;
 /// Of a queue.
 const DEPTH: u32 = 2 * side::MOST as u32;
 
-/// Makes a connection, has traffic on it, and ends it. What went wrong is in `record`. False: there is no adapter.
+/// Makes a connection, has traffic on it, and ends it. Its errors are in `record`. False: there is no adapter.
 pub(super) fn live(bench: &Bench<'_>, random: &mut Rng, trouble: Trouble, record: &Record) -> bool {
     record.add().operations += 1;
     let sites = match sites(bench) {
@@ -62,7 +62,7 @@ pub(super) fn live(bench: &Bench<'_>, random: &mut Rng, trouble: Trouble, record
     is_there & judge(other.settle(trouble, record), trouble, is_removed, record)
 }
 
-/// Notes what went wrong, unless there is a good reason. False: the adapter has gone.
+/// Notes an error, unless `trouble` explains it. False: the adapter is removed.
 fn judge(result: anyhow::Result<()>, trouble: Trouble, is_removed: bool, record: &Record) -> bool {
     let Err(error) = result else { return true };
     let cause = error.chain().find_map(|cause| cause.downcast_ref::<Error>());
@@ -124,7 +124,7 @@ fn act(sides: &mut [Side; 2], random: &mut Rng, record: &Record) -> anyhow::Resu
     Ok(())
 }
 
-/// A connect to where nobody listens.
+/// A connect to an address without a listener.
 fn nobody_listens([here, there]: &[Site; 2]) -> anyhow::Result<()> {
     let bound = Listener::new(&there.adapter)?;
     bound.bind(there.address)?;

@@ -1,8 +1,8 @@
 //! Random lives of consumers, for as long as one likes: they connect, move data that is compared, arm, resize, register, and end in any
 //! way, in mid-traffic too. Each work request has to be reported once and each control request has to end; what does not is lost.
 //!
-//! The same on every front end of the IOCTLs. On the simulated kernel ([`simulated`]) calls of the kernel fail too, and what is left at
-//! the end is known to the byte.
+//! Runs on every front end of the IOCTLs. On the simulated kernel ([`simulated`]) calls of the kernel fail too, and the bytes that are left
+//! at the end are known.
 
 mod figures;
 mod life;
@@ -21,7 +21,7 @@ pub use simulated::simulated;
 
 use crate::{Bench, Transport, client::Path, error::Error, pair::Site};
 
-/// What says that the adapter is gone: objects of it, an open of it.
+/// The statuses by which an object, or an open, says that the adapter is removed.
 const REMOVED: [NTSTATUS; 2] = [STATUS_DEVICE_REMOVED, NDIS_STATUS_ADAPTER_NOT_READY];
 
 /// How long to wait where there is none.
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// What may cut a life short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Nothing: whatever is refused is wrong.
+    /// Nothing: any refusal is wrong.
     Nothing,
     /// Calls of the kernel fail now and then, so that anything may be refused.
     Faults,
@@ -43,7 +43,7 @@ pub enum Trouble {
 pub struct Until {
     /// No new life begins then.
     pub end: Instant,
-    /// So many lives of each thread at most.
+    /// The most lives of each thread.
     pub lives: u64,
     /// How long to wait for anything that should happen.
     pub patience: Duration,
@@ -93,14 +93,14 @@ fn is_excused(complaint: &str, trouble: Trouble) -> bool {
     }
 }
 
-/// Whether the adapter has gone beneath a file.
+/// Whether the file's adapter is removed.
 fn is_removed(site: &Site) -> bool {
     let status = site.adapter.info().err().and_then(|error| error.status());
     status.is_some_and(|status| REMOVED.contains(&status))
 }
 
-/// The same of any of them, after something has failed. Where an adapter may go, what would wait on a file that is being cleaned up is
-/// refused with STATUS_CANCELLED, a moment before the adapter is known to be gone.
+/// Whether either adapter is removed, after an error. Where adapters may be removed, a request that would wait on a file in cleanup is
+/// refused with STATUS_CANCELLED, a moment before the adapter reports its removal.
 fn are_removed(sites: [&Site; 2], error: &anyhow::Error, trouble: Trouble) -> bool {
     let status = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).and_then(Error::status);
     let may_go = trouble == Trouble::Removal && status == Some(STATUS_CANCELLED);

@@ -1,4 +1,4 @@
-//! One side of a connection: what it has posted, and what has to come of that.
+//! One side of a connection: its posts, and the completions and data that they have to lead to.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -30,7 +30,7 @@ const SLOTS: usize = 32;
 /// Bytes.
 const SLOT: usize = 2048;
 const INLINE: usize = 256;
-/// Areas of the memory of a side, of so many slots each.
+/// Areas of a side's memory; each area has a number of slots.
 const SOURCE: usize = 0;
 const INBOX: usize = 1;
 /// Where the peer writes.
@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Control requests that wait for something at a time.
 const NOTIFIES: usize = 4;
 
-/// What a completion of an initiator request has to come with.
+/// What has to be there when an initiator request completes.
 enum Due {
     Nothing,
     /// These bytes, in this slot of the sink.
@@ -55,7 +55,7 @@ pub(super) struct Side {
     /// Ends with the connection.
     gone: Request,
     pub(super) end: End,
-    /// What made its connection, and goes after it.
+    /// The listener that made its connection; it is dropped after the connection.
     _listener: Option<Listener>,
     srq: Option<Srq>,
     window: Mw,
@@ -65,7 +65,7 @@ pub(super) struct Side {
     receives: VecDeque<u64>,
     /// Messages of the peer, in their order.
     arriving: VecDeque<Vec<u8>>,
-    /// A post that failed may have come to its queue: an initiator request, a receive.
+    /// A post that failed may have reached its queue: an initiator request, a receive.
     unsure: [Option<u64>; 2],
     initiated: u64,
     received: u64,
@@ -209,7 +209,7 @@ impl Side {
         Ok(region.free()?)
     }
 
-    /// Has a request wait for what may come or not.
+    /// Sends a notification request, which may wait without end.
     fn arm(&mut self, random: &mut Rng) {
         self.notifies.retain_mut(|notify| !notify.is_over());
         if self.notifies.len() == NOTIFIES {
@@ -276,7 +276,7 @@ impl Side {
         self.initiators.is_empty() && self.arriving.is_empty()
     }
 
-    /// Takes the next completion of what has to come, waiting for it by an armed notification.
+    /// Takes the next due completion, waiting for it by an armed notification.
     pub(super) fn await_next(&mut self, record: &Record) -> anyhow::Result<()> {
         if self.take(false, record)? > 0 || self.is_at_rest() {
             return Ok(());
@@ -284,9 +284,10 @@ impl Side {
         let cq = if self.initiators.is_empty() { &self.end.site.receive_cq } else { &self.end.site.initiator_cq };
         let mut notify = cq.notify(Arm::Any);
         record.add().operations += 1;
-        // One that waits already may have been told of what came before this one (the race rule of NDKPI: poll, arm, poll).
+        // An earlier request may have been completed by a completion that precedes this arm (the race rule of NDKPI: poll, arm, poll).
         if !self.notifies.is_empty() {
-            // Wine returns before a request has reached the driver, and a ring can be read without it. This comes after the arm.
+            // Wine returns before a request has reached the driver, and a ring can be read without the driver. This request follows the
+            // arm.
             self.end.site.adapter.info()?;
             if self.take(false, record)? > 0 {
                 self.notifies.push(notify);
@@ -362,7 +363,7 @@ impl Side {
         let disconnected = retry(&|| connector.disconnect().finish().map(drop));
         let disconnected = disconnected.context("disconnecting");
         if let Err(error) = &disconnected {
-            // Waits until it is known to be gone, if it goes.
+            // Waits until the adapter reports its removal, if it is removed.
             let _is_looked_at_below = are_removed([&self.end.site; 2], error, trouble);
         }
         let flushed = retry(&|| self.end.qp.flush());
@@ -384,7 +385,7 @@ impl Side {
             }
             thread::yield_now();
         }
-        // Nobody is told how those end.
+        // The side does not see the completions of these requests.
         if is_removed(&self.end.site) {
             record.add().forgone += self.under_way();
             self.end_notifies(record);

@@ -14,7 +14,7 @@ use crate::{Bench, Transport as _, sim::Simulated};
 
 /// How long a planted fault waits for its call.
 const WAIT: Duration = Duration::from_millis(30);
-/// A fault comes within so many calls.
+/// A fault happens within this number of calls.
 const SOON: u64 = 300;
 /// Of each thread, in a round.
 const LIVES: u64 = 8;

@@ -24,7 +24,7 @@ const LENGTH: usize = 64 << 30;
 
 static ARENA: OnceLock<Arena> = OnceLock::new();
 
-/// What the buffers of this process come from, if they are shared.
+/// The arena of this process's buffers, if they are shared.
 pub(crate) fn arena() -> Option<&'static Arena> {
     ARENA.get()
 }
@@ -80,7 +80,7 @@ pub fn share() -> io::Result<String> {
 /// Maps the buffers of the process that gave `path`.
 ///
 /// # Errors
-/// There is something else at their addresses, or that process is gone.
+/// Other memory is at their addresses, or the process has ended.
 pub fn join(path: &str) -> io::Result<()> {
     map(&File::options().read(true).write(true).open(path)?.into()).map(drop)
 }

@@ -1,4 +1,4 @@
-//! Buffers that two processes have at the same addresses. To a device in one of them those of the other are user memory, too.
+//! Buffers that two processes have at equal addresses. To a device in one process, the buffers of the other are user memory too.
 
 use std::{
     collections::BTreeMap,
@@ -17,16 +17,16 @@ mod system;
 pub(super) use system::{arena, give_back};
 pub use system::{join, share};
 
-/// The buffers of another process, as of so many changes of its own.
+/// The buffers of another process, after the given number of its changes.
 static BORROWED: Mutex<(u64, BTreeMap<usize, Arc<Region>>)> = Mutex::new((0, BTreeMap::new()));
 
-/// The buffers of this process: how often they became others, and where each begins, with its length.
+/// The buffers of this process: the number of changes so far, and the start and length of each.
 pub fn buffers() -> (u64, Vec<(usize, usize)>) {
     let (changes, regions): (_, Vec<_>) = {
         let live = live();
         (live.changes, live.regions.values().filter_map(Weak::upgrade).collect())
     };
-    // Without the lock, which a region takes that goes here.
+    // Without the lock, which the drop of a region takes.
     (changes, regions.iter().map(|region| (region.start.addr().get(), region.length)).collect())
 }
 
@@ -34,7 +34,7 @@ pub fn buffers() -> (u64, Vec<(usize, usize)>) {
 /// it keeps.
 ///
 /// # Panics
-/// They are not of those that were [joined](join), or their place is taken.
+/// The buffers do not belong to the [joined](join) process, or other memory is at their addresses.
 pub fn borrow((changes, buffers): (u64, Vec<(usize, usize)>)) {
     let mut borrowed = BORROWED.lock().unwrap_or_else(PoisonError::into_inner);
     if changes < borrowed.0 {
@@ -45,7 +45,7 @@ pub fn borrow((changes, buffers): (u64, Vec<(usize, usize)>)) {
     for (start, length) in buffers {
         let region = earlier.remove(&start);
         let region = region.or_else(|| Some(Region::new(system::lend(start, length)?, length, true)));
-        // Else it is gone already.
+        // Otherwise the other process has freed it already.
         if let Some(region) = region {
             borrowed.1.insert(start, region);
         }

@@ -27,10 +27,10 @@ const START: usize = 1 << 37;
 const GRANULARITY: usize = 0x1_0000;
 
 static ARENA: OnceLock<Arena> = OnceLock::new();
-/// That of another process.
+/// The folder of another process.
 static JOINED: OnceLock<PathBuf> = OnceLock::new();
 
-/// What the buffers of this process come from, if they are shared.
+/// The arena of this process's buffers, if they are shared.
 pub(crate) fn arena() -> Option<&'static Arena> {
     ARENA.get()
 }
@@ -43,7 +43,7 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Zeroed pages, behind which there are others that nobody has. `None`: there are no more.
+    /// Zeroed pages, with unmapped addresses behind them. `None`: there are no more.
     pub(crate) fn allocate(&self, length: usize) -> Option<NonNull<u8>> {
         let start = self.next.fetch_add((length + 1).next_multiple_of(GRANULARITY), Ordering::Relaxed);
         let file = File::options().read(true).write(true).create_new(true).open(path(&self.folder, start)).ok()?;
@@ -86,14 +86,14 @@ pub fn share(folder: &Path) -> io::Result<()> {
 /// There is no such folder.
 ///
 /// # Panics
-/// Those of a process are mapped already.
+/// The buffers of a process are mapped already.
 pub fn join(folder: &str) -> io::Result<()> {
     fs::read_dir(folder)?;
     assert!(JOINED.set(folder.into()).is_ok(), "joined twice");
     Ok(())
 }
 
-/// Maps a buffer of the other process. None: it is gone.
+/// Maps a buffer of the other process. None: it was freed.
 ///
 /// # Panics
 /// It cannot be had there.

@@ -159,7 +159,7 @@ pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn files(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let (other, _) = nd.adapter()?;
-    // A request that went astray would wait there, or end this one.
+    // If a request took the wrong adapter, it would wait there, or end this one.
     let theirs = other.cq(16)?;
     let mut untouched = theirs.notify(ND_CQ_NOTIFY_ANY)?;
     for (what, wrong) in
@@ -213,7 +213,7 @@ pub(in crate::nd) fn affinity_is_advice(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who asks for no affinity gets that of the calling thread.
+/// Without an affinity, the object gets the affinity of the calling thread.
 // Shows S5a.
 pub(in crate::nd) fn affinity_of_thread(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;

@@ -95,7 +95,7 @@ pub(in crate::nd) fn order(nd: &Nd) -> anyhow::Result<()> {
     for context in 0..10 {
         pair.b.qp.receive(context, &[])?;
     }
-    // Long and short ones alternate: those that are done sooner have to wait.
+    // Long and short requests alternate: a short one has to wait for the long one before it.
     for context in 0..30 {
         match context % 3 {
             0 => pair.a.qp.read(context, &[local.sge(0..65536)], region.remote(0), 0)?,

@@ -130,7 +130,7 @@ pub(in crate::nd) fn states(nd: &Nd) -> anyhow::Result<()> {
 // Shows N84.
 pub(in crate::nd) fn chosen_port(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd)?, End::new(nd)?);
-    // One that is free: of a listener that is gone.
+    // A free port: its listener has been released.
     let (gone, own) = a.listener()?;
     drop(gone);
     let (listener, address) = b.listener()?;
@@ -163,7 +163,7 @@ pub(in crate::nd) fn limits_clamped(nd: &Nd) -> anyhow::Result<()> {
     Ok(accept.finish()?)
 }
 
-/// Who has no buffer asks for the length, also if there is nothing.
+/// A call without a buffer gets the length, also if there is no private data.
 // Shows N107.
 pub(in crate::nd) fn no_private_data(nd: &Nd) -> anyhow::Result<()> {
     let asked = asked::<V2>(nd)?;
@@ -190,7 +190,7 @@ pub(in crate::nd) fn nothing_yet(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A queue pair that is connected cannot be connected once more.
+/// A connected queue pair cannot be connected again.
 // Shows N94.
 pub(in crate::nd) fn queue_pair_in_use(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
@@ -199,7 +199,7 @@ pub(in crate::nd) fn queue_pair_in_use(nd: &Nd) -> anyhow::Result<()> {
     fresh.bind(pair.a.address)?;
     let again = end_of(fresh.connect(&pair.a.qp, address, ReadLimits::default(), &[]))?;
     is(again, STATUS_CONNECTION_ACTIVE, "Connect with a queue pair that is connected")?;
-    // The connection goes on.
+    // The connection still works.
     pair.b.qp.receive(1, &[])?;
     pair.a.qp.send(2, &[], 0)?;
     is(pair.a.initiated()?.status, STATUS_SUCCESS, "the send")
@@ -227,7 +227,7 @@ pub(in crate::nd) fn accept_in_use(nd: &Nd) -> anyhow::Result<()> {
     Ok(accept.finish()?)
 }
 
-/// The initiator is gone when it is rejected.
+/// The initiator has closed when the request is rejected.
 // Shows N101.
 pub(in crate::nd) fn rejected_late(nd: &Nd) -> anyhow::Result<()> {
     let Asked { connect, _listener, a, b } = asked::<V2>(nd)?;

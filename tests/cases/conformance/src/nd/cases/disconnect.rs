@@ -16,8 +16,8 @@ use crate::nd::{
     run::Nd,
 };
 
-/// A program that posts does not know yet that its peer has gone. IND2QueuePair: after a failure all further requests complete
-/// with ND_CANCELED.
+/// A program posts before it knows that its peer has disconnected. IND2QueuePair: after a failure all further requests complete with
+/// ND_CANCELED.
 // Shows N122, S921.
 pub(in crate::nd) fn requests(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
@@ -49,7 +49,7 @@ pub(in crate::nd) fn requests(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
-/// Releasing the last reference to the queue pair disconnects, whoever still has the connector.
+/// Releasing the last reference to the queue pair disconnects, also if the connector is still referenced.
 // Shows N113.
 pub(in crate::nd) fn by_queue_pair(nd: &Nd) -> anyhow::Result<()> {
     let Pair { a, b } = Pair::new(nd)?;

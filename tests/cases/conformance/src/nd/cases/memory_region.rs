@@ -99,7 +99,7 @@ pub(in crate::nd) fn deregister_refused(nd: &Nd) -> anyhow::Result<()> {
     let mw = Mw::new(&pair.b.adapter)?;
     pair.b.qp.bind(1, &mr, &mw, 0, 4096, ND_OP_FLAG_ALLOW_READ)?;
     expect(pair.b.initiated()?, BIND, 1, STATUS_SUCCESS)?;
-    // The call says so, and nothing goes to the port: the next packet is that of the next request.
+    // The call returns the status, and no packet is sent: the next packet is the next request's.
     let (port, other) = (Port::of(pair.b.adapter.file()), Mr::new(&pair.b.adapter, 4096)?);
     refused(mr.begin_deregister(), STATUS_DEVICE_BUSY, "deregistering under a window")?;
     let mut next = other.register_range(other.memory().address(0), 4096, 0)?;

@@ -19,7 +19,7 @@ use crate::{
     pair::{ensure_same, pattern, refused},
 };
 
-/// A pair, a region of `b` that gives its peer no rights, a window, and memory of `a`. The window goes first.
+/// A pair, a region of `b` that gives its peer no rights, a window, and memory of `a`. The window is dropped first.
 struct Fixture {
     mw: Mw,
     region: Mr,
@@ -163,7 +163,7 @@ pub(in crate::nd) fn invalidate_unbound(nd: &Nd) -> anyhow::Result<()> {
     fixture.invalidate(STATUS_INVALID_DEVICE_REQUEST)
 }
 
-/// What waits behind a send that nobody receives.
+/// Requests that wait behind a send, for which the peer has no receive.
 // Shows R5.
 pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
@@ -179,7 +179,7 @@ pub(in crate::nd) fn cancelled(nd: &Nd) -> anyhow::Result<()> {
     fixture.pair.quiet()
 }
 
-/// The token may be in a message before the bind has completed: what the peer does with it comes after the bind.
+/// A message may carry the token before the bind has completed: the peer's access takes place after the bind.
 // Shows N61, N62.
 pub(in crate::nd) fn token_sent_at_once(nd: &Nd) -> anyhow::Result<()> {
     let Fixture { mw, region, local, pair } = Fixture::new(nd)?;

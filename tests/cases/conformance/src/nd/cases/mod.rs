@@ -1,4 +1,4 @@
-//! The cases, one file per object; those of version 1, and those of both versions, in folders of their own.
+//! The cases, one file per object; the cases of version 1, and of both versions, have folders of their own.
 
 pub(super) mod adapter;
 pub(super) mod both;

@@ -57,7 +57,7 @@ pub(in crate::nd) fn duplicated(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let port = Port::of(adapter.file());
     let cq = adapter.with_duplicate().cq(16)?;
-    // Neither the duplicate nor, then, the first handle is open any more.
+    // The duplicate is closed, and after the drop the first handle too.
     let mut pending = [cq.notify(ND_CQ_NOTIFY_ANY)?, cq.notify_by(ND_CQ_NOTIFY_ERRORS, Signal::Port)?];
     drop(adapter);
     for request in &pending {

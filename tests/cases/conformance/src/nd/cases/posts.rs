@@ -114,7 +114,7 @@ pub(in crate::nd) fn full_for_all(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::sized(nd, QpSize { initiators: 4, ..QpSize::default() })?;
     let (qp, region, mw) = (&pair.a.qp, pair.a.buffer(64)?, Mw::new(&pair.a.adapter)?);
     let remote = pair.b.buffer(64)?.remote(0);
-    // Nobody has a receive: sends stay.
+    // The peer has no receive: the sends wait.
     let mut sends = 0;
     while sends < 1000 && qp.send(sends, &[], 0).is_ok() {
         sends += 1;

@@ -98,7 +98,7 @@ pub(in crate::nd) fn open_adapter(nd: &Nd) -> anyhow::Result<()> {
     drop(provider);
     ensure!(adapter.info()?.AdapterId == id && another.info()?.AdapterId == id, "the adapter is another one");
     drop(another);
-    // The provider is gone; the adapter goes on, and keeps the DLL.
+    // The provider is released; the adapter still works, and keeps the DLL loaded.
     ensure!(!nd.library().can_unload(), "the DLL could be unloaded with an adapter alive");
     let cq = adapter.cq(16)?;
     drop(adapter);

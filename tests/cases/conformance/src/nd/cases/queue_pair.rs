@@ -207,7 +207,7 @@ pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn full(nd: &Nd) -> anyhow::Result<()> {
     let size = QpSize { receives: 4, initiators: 4, ..QpSize::default() };
     let pair = Pair::sized(nd, size)?;
-    // Nobody has a receive: sends stay. A queue may hold more than asked for, but not without end.
+    // The peer has no receive: the sends wait. A queue may hold more than asked for, but must have a limit.
     let mut sends = 0;
     let refusal = loop {
         match pair.a.qp.send(sends, &[], 0) {
@@ -269,7 +269,7 @@ pub(in crate::nd) fn flush(nd: &Nd) -> anyhow::Result<()> {
     for context in 0..5 {
         pair.a.qp.receive(context, &[])?;
     }
-    // Behind a send that nobody receives, all of them wait.
+    // All of them wait behind a send, for which the peer has no receive.
     pair.a.qp.send(0, &[], 0)?;
     pair.a.qp.write(1, &[local.sge(0..1)], region.remote(0), 0)?;
     pair.a.qp.read(2, &[local.sge(0..1)], region.remote(0), 0)?;

@@ -70,7 +70,7 @@ pub(in crate::nd) fn each_pends(nd: &Nd) -> anyhow::Result<()> {
     is(ended.status()?, STATUS_SUCCESS, "Disconnect")
 }
 
-/// Packets are there when the cancellation returns, in the order of issue, whatever the object.
+/// When the cancellation returns, the packets are there, in the order of issue, for each kind of object.
 // Shows N31.
 pub(in crate::nd) fn cancel_each(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;

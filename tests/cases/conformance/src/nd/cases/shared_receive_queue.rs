@@ -21,7 +21,7 @@ use crate::{
 
 /// A sender, and a receiver with a shared receive queue and queue pairs on it.
 struct Fixture {
-    /// Connected queue pairs, those of the receiver on the shared queue.
+    /// Connected queue pairs; the receiver's use the shared queue.
     links: Vec<Pair>,
     srq: Srq,
     a: End,

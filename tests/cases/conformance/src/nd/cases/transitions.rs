@@ -58,10 +58,10 @@ pub(in crate::nd) fn stream(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
-/// Writes so many times, up to [`WINDOW`] times at once.
+/// Makes `posts` writes, up to [`WINDOW`] at once.
 fn write_all(pair: &Pair, write: impl Fn(usize) -> error::Result<()>, posts: usize) -> anyhow::Result<()> {
-    /// So often in vain, one after the other: who gives its processor away at once is gone for a while on a busy machine, until the driver
-    /// sleeps, time and again.
+    /// The thread yields after this number of empty polls in a row: on a busy machine, a thread that yields at once does not run for a
+    /// while, and the driver goes to sleep each time.
     const LOOKS: u32 = 10_000;
     let (mut posted, mut completed, mut vain) = (0, 0, 0);
     while completed < posts {

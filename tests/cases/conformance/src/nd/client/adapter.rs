@@ -68,22 +68,22 @@ impl Adapter {
         self.patience
     }
 
-    /// The same adapter, with another overlapped file.
+    /// This adapter, with another overlapped file.
     pub(crate) fn with_new_file(&self) -> Result<Self> {
         Self::new(self.com.clone(), self.patience)
     }
 
-    /// The same adapter, with another handle to its overlapped file.
+    /// This adapter, with another handle to its overlapped file.
     pub(crate) fn with_duplicate(&self) -> Self {
         Self { file: Rc::new(self.file.duplicate()), ..self.clone() }
     }
 
-    /// The same adapter, with the overlapped file of another.
+    /// This adapter, with the overlapped file of `other`.
     pub(crate) fn with_file_of(&self, other: &Self) -> Self {
         Self { file: other.file.clone(), ..self.clone() }
     }
 
-    /// The same adapter, with what is not a file of its device.
+    /// This adapter, with an event in place of a file.
     pub(crate) fn with_event(&self) -> Self {
         Self { file: Rc::new(Handle::event()), ..self.clone() }
     }
@@ -99,7 +99,7 @@ impl Adapter {
         Ok(info)
     }
 
-    /// Query with another version, or so many bytes; and the length it says.
+    /// Query with `version` and a buffer of `length` bytes; and the length that it returns.
     pub(crate) fn info_raw(&self, version: u32, length: u32) -> (NTSTATUS, u32) {
         let mut info = [ND2_ADAPTER_INFO { InfoVersion: version, ..ND2_ADAPTER_INFO::ZERO }; 2];
         let mut length = length;

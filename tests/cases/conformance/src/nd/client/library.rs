@@ -19,7 +19,7 @@ type GetClassObject = unsafe extern "system" fn(*const GUID, *const GUID, *mut *
 type Diagnostics = unsafe extern "system" fn(*mut SOFTNDK_DIAGNOSTICS, u32) -> HRESULT;
 type CanUnloadNow = unsafe extern "system" fn() -> HRESULT;
 
-/// A loaded softnd.dll. All objects have to be gone before it.
+/// A loaded softnd.dll. All objects have to be released before it is dropped.
 pub(crate) struct Library {
     module: HMODULE,
     get_class_object: GetClassObject,
@@ -67,7 +67,7 @@ impl Library {
         })
     }
 
-    /// Whether it exports WSPStartup, which the Winsock catalog wants and nobody calls.
+    /// Whether it exports WSPStartup, which the Winsock catalog requires, and which is never called.
     pub(crate) fn has_startup(&self) -> bool {
         self.has_startup
     }

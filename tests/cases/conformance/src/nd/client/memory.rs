@@ -19,7 +19,7 @@ pub(crate) struct Remote {
     pub(crate) token: u32,
 }
 
-/// IND2MemoryRegion, and the memory it is for. The object goes first.
+/// IND2MemoryRegion, and its memory. The object is dropped first.
 pub(crate) struct Mr {
     pub(crate) com: IND2MemoryRegion,
     pub(super) patience: Duration,
@@ -36,7 +36,7 @@ impl Mr {
         &self.memory
     }
 
-    /// Lets nobody write to a page of the memory, and if `reads` does not say so, nobody read it.
+    /// Makes a page of the memory read-only, or without `reads`, inaccessible.
     pub(crate) fn protect(&self, page: usize, reads: bool) {
         let (address, mut before) = (self.memory.address(page * PAGE_SIZE) as usize, 0);
         let access = if reads { PAGE_READONLY } else { PAGE_NOACCESS };

@@ -42,7 +42,7 @@ use crate::error::{Error, Result};
 /// The receives for which a queue pair of the usual size has room, in either version.
 pub(crate) const RECEIVES: usize = 32;
 
-/// An object for several threads: those of the DLL may be used on any.
+/// An object for several threads: any thread may use the DLL's objects.
 pub(crate) struct Shared<T>(T);
 
 // SAFETY: NDSPI objects are free-threaded.
@@ -98,7 +98,7 @@ macro_rules! call {
 }
 use call;
 
-/// The same, for methods that must succeed: `ask!(...)?`.
+/// As `call!`, for methods that must succeed: `ask!(...)?`.
 macro_rules! ask {
     ($interface:ident :: $method:ident, $object:expr $(, $argument:expr)*) => {
         super::accepted(

@@ -36,7 +36,7 @@ impl Drop for Handle {
 }
 
 impl Handle {
-    /// Another handle to the same.
+    /// Another handle to the object.
     pub(super) fn duplicate(&self) -> Self {
         let mut copy = ptr::null_mut();
         // SAFETY: a pseudo handle, which is not to be closed.
@@ -64,7 +64,7 @@ impl Handle {
 pub(crate) enum Signal {
     /// An event.
     Event,
-    /// An event whose handle has its low bit set: nothing goes to the completion port.
+    /// An event whose handle has its low bit set: the port gets no packet.
     EventOnly,
     /// Nothing but the completion port.
     Port,
@@ -244,7 +244,7 @@ impl Request {
         self.object = None;
     }
 
-    /// Waits for the end of the request, whatever its status.
+    /// Waits for the end of the request, with any status.
     pub(crate) fn status(&mut self) -> Result<NTSTATUS> {
         if let Some(status) = self.ended {
             return Ok(status);

@@ -3,18 +3,18 @@
 use super::side::{Place, Side};
 use crate::nd::client::Cq;
 
-/// What the other side does with the messages that come, until [`Far::finish`].
+/// What the other side does with the arriving messages, until [`Far::finish`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     /// Sends each back.
     Echo,
-    /// Awaits each write by its last byte, and writes the same byte back.
+    /// Awaits each write by its last byte, and writes that byte back.
     Bounce,
     /// Takes them.
     Take,
 }
 
-/// The other side. What it does by itself, where it is in another process, nobody has to tell it.
+/// The other side. In another process it needs no calls for what it does by itself.
 pub(super) trait Far {
     /// Where its messages are.
     fn place(&self) -> Place;

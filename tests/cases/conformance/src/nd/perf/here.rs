@@ -1,4 +1,4 @@
-//! The other side in this process, on the same thread.
+//! The other side in this process, on this thread.
 
 use std::{
     path::Path,

@@ -133,7 +133,7 @@ impl<F: Far> Link<F> {
             if turn.is_multiple_of(TURNS) {
                 open = clock.elapsed() < time;
             }
-            // Who sends has a receive for it on the other side.
+            // Each send needs a receive on the other side.
             while open && allowed - if sends { received } else { completed } < window {
                 if sends {
                     far.receive(allowed, size)?;

@@ -1,4 +1,4 @@
-//! What `ndharness serve` does for `ping` and `perf` of another process. Reads and writes of its memory need nobody here.
+//! What `ndharness serve` does for `ping` and `perf` of another process. Reads and writes of its memory need no calls here.
 
 use std::{cell::Cell, net::TcpStream, time::Duration};
 

@@ -22,7 +22,7 @@ use crate::nd::{
     pair::End,
 };
 
-/// Places that incoming data goes to in turn, so that it is not always the same memory.
+/// Slots that incoming data is placed in, in turn, so that it is not always one piece of memory.
 pub(super) const SLOTS: usize = 4;
 /// Completions that are taken at a time.
 const BURST: usize = 32;
@@ -35,7 +35,7 @@ pub(super) struct Side {
     /// The longest message that there is room for.
     longest: usize,
     patience: Duration,
-    /// Whether its thread sleeps while it waits for completions: not if it has both sides, and nobody else is to wait for.
+    /// Whether its thread sleeps while it waits for completions: not if it plays both sides, and no other thread is waited for.
     sleeps: bool,
     /// Bytes that its requests have moved, or will.
     moved: Cell<u64>,
@@ -56,7 +56,7 @@ pub(super) struct Place {
     longest: usize,
 }
 
-/// Where the `nth` incoming message of this size goes to, of a side with room for `longest` bytes. Outgoing ones are at 0.
+/// The offset of the `nth` incoming message of this size, on a side with room for `longest` bytes. Outgoing messages are at 0.
 fn slot(longest: usize, nth: u64, size: usize) -> usize {
     longest + (nth % SLOTS as u64) as usize * size.next_multiple_of(LINE)
 }
@@ -67,7 +67,7 @@ impl Place {
         self.start
     }
 
-    /// Where its `nth` incoming message of this size goes to.
+    /// The place of its `nth` incoming message of this size.
     pub(super) fn slot(self, nth: u64, size: usize) -> Remote {
         Remote { address: self.start.address + slot(self.longest, nth, size) as u64, ..self.start }
     }
@@ -95,12 +95,12 @@ impl Side {
         self.place_of(self.mr.remote(0))
     }
 
-    /// Where those of its peer are, whose memory is like its own.
+    /// The places of its peer, whose memory is laid out like its own.
     pub(super) fn place_of(&self, start: Remote) -> Place {
         Place { start, longest: self.longest }
     }
 
-    /// Where its `nth` incoming message of this size goes to.
+    /// The offset of its `nth` incoming message of this size.
     pub(super) fn slot(&self, nth: u64, size: usize) -> usize {
         slot(self.longest, nth, size)
     }
@@ -145,21 +145,21 @@ impl Side {
         self.moved.get()
     }
 
-    /// Sends so many bytes from an offset.
+    /// Sends `size` bytes from an offset.
     pub(super) fn send(&self, at: usize, size: usize) -> anyhow::Result<()> {
         let sge = self.sge(at, size);
         // SAFETY: the interface is held, the entry outlives the call.
         succeeded(unsafe { self.end.qp.com.Send(ptr::null_mut(), &raw const sge, 1, 0) })
     }
 
-    /// Reads so many bytes of the peer to an offset.
+    /// Reads `size` bytes of the peer to an offset.
     pub(super) fn read(&self, at: usize, from: Remote, size: usize) -> anyhow::Result<()> {
         let sge = self.sge(at, size);
         // SAFETY: as above.
         succeeded(unsafe { self.end.qp.com.Read(ptr::null_mut(), &raw const sge, 1, from.address, from.token, 0) })
     }
 
-    /// Writes so many bytes from an offset to the peer.
+    /// Writes `size` bytes from an offset to the peer.
     pub(super) fn write(&self, at: usize, to: Remote, size: usize) -> anyhow::Result<()> {
         let sge = self.sge(at, size);
         // SAFETY: as above.
@@ -175,7 +175,7 @@ impl Side {
         Self::poll_each(cq, |_| Ok(()))
     }
 
-    /// The same, and `each` is told of all that came.
+    /// Polls, and calls `each` with each completion.
     pub(super) fn poll_each(cq: &Cq, mut each: impl FnMut(Came) -> anyhow::Result<()>) -> anyhow::Result<u64> {
         let mut results = [const { MaybeUninit::<ND2_RESULT>::uninit() }; BURST];
         // SAFETY: the interface is held; there are as many results as it is told.
@@ -189,7 +189,7 @@ impl Side {
         Ok(filled.into())
     }
 
-    /// Waits for completions, `limit` at most; `each` is told of all that came. How many.
+    /// Waits for completions, `limit` at most, and calls `each` with each. Returns their number.
     fn await_on(
         &self,
         cq: &Cq,
@@ -214,7 +214,7 @@ impl Side {
         self.await_on(&self.end.receive_cq, limit, each).map(drop)
     }
 
-    /// Waits for completions: how many came.
+    /// Waits for completions, and returns their number.
     pub(super) fn await_some(&self, cq: &Cq) -> anyhow::Result<u64> {
         self.await_on(cq, self.patience, |_| Ok(()))
     }

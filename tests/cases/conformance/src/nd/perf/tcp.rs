@@ -1,4 +1,4 @@
-//! The reference between two processes: plain TCP, with reads and writes of the same sizes.
+//! The reference between two processes: plain TCP, with reads and writes of equal sizes.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},
@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::{Counted, Operation};
 
-/// What the client asks for, with the size of the messages (8 bytes, little-endian) and how long it lasts (milliseconds, the same).
+/// The client's orders, each with the size of the messages (8 bytes, little-endian) and how long it lasts (milliseconds, 8 bytes too).
 const ECHO: u8 = 1;
 const TAKE: u8 = 2;
 const ANSWER: u8 = 3;
@@ -25,7 +25,7 @@ const LAST: u8 = 0;
 /// Messages between two looks at the clock.
 const TURNS: u64 = 16;
 
-/// The client's end of a connection. The clock decides how many messages there are, as it does with those of the device.
+/// The client's end of a connection. The clock determines the number of messages, as on the device.
 pub struct Tcp(TcpStream);
 
 impl Tcp {
@@ -103,7 +103,7 @@ fn take(mut stream: &TcpStream, message: &mut [u8]) -> anyhow::Result<u64> {
     bail!("more messages than can be counted")
 }
 
-/// Listens at an address, tells the port, and serves who connects then, on a thread, which ends with the connection.
+/// Listens at an address, reports the port, and serves one client, on a thread, which ends with the connection.
 pub(super) fn serve(
     at: IpAddr,
     patience: Duration,
@@ -125,7 +125,7 @@ pub(super) fn serve(
     stream.set_nonblocking(false)?;
     let stream = ready(stream, patience)?;
     let served = stream.try_clone()?;
-    // Whatever ends it, the client sees that.
+    // When the thread ends, with an error or not, the client sees the connection end.
     thread::spawn(move || orders(&served));
     Ok(stream)
 }
@@ -136,14 +136,14 @@ pub(super) fn end(stream: &TcpStream) {
     let _whether_it_was = stream.shutdown(Shutdown::Both);
 }
 
-/// Writes must not wait for others; none lasts for ever.
+/// A write must not wait for others (no Nagle delay), nor last longer than `patience`.
 fn ready(stream: TcpStream, patience: Duration) -> anyhow::Result<TcpStream> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(patience))?;
     Ok(stream)
 }
 
-/// Does what the client asks for until it goes.
+/// Carries out the client's orders until the client closes.
 fn orders(mut stream: &TcpStream) -> anyhow::Result<()> {
     loop {
         let mut order = [0; ORDER];
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// One order after another, of either kind and any size, on one connection: whoever does not keep count gets bytes of another.
+    /// One order after another, of either kind and any size, on one connection: a miscount would mix their bytes.
     #[test]
     fn orders_are_carried_out_one_after_another() {
         const PATIENCE: Duration = Duration::from_secs(10);

@@ -119,7 +119,7 @@ impl Far for There<'_> {
         Ok(())
     }
 
-    /// What is read comes behind what was written.
+    /// A read takes place after the earlier writes.
     fn placed(&self, near: &Side) -> anyhow::Result<()> {
         near.read(near.slot(0, 1), self.place.outgoing(), 1)?;
         near.await_one(&near.end.initiator_cq)
@@ -145,7 +145,7 @@ impl<'r> Link<There<'r>> {
         Ok(self.far.role.destination()?.ip())
     }
 
-    /// A connection of plain TCP to the same place.
+    /// A connection of plain TCP to that host.
     pub fn tcp(&self) -> anyhow::Result<Tcp> {
         let role = self.far.role;
         role.tell(&[TCP, 0, 0])?;
@@ -190,8 +190,8 @@ impl<'r> Link<There<'r>> {
         self.near.await_one(&self.near.end.initiator_cq)
     }
 
-    /// Sends messages of `size` bytes, one by one, and compares what comes back. `each` is told of a message and of how long that took;
-    /// `idle` is how long it may take itself. `damage` is the negative control: a bit of each message is turned before.
+    /// Sends messages of `size` bytes, one by one, and compares the answers. `each` is called with the number of a message and its
+    /// round-trip time; `idle` is the time that `each` may take. `damage` is the negative control: a bit of each message is flipped first.
     pub fn ping(
         &self,
         size: usize,

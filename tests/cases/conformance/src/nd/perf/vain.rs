@@ -1,4 +1,4 @@
-//! Looking for what has not come yet.
+//! Polling for what has not arrived yet.
 
 use std::{
     hint, thread,
@@ -16,7 +16,7 @@ use crate::nd::{
 const LOOKS: u32 = 64;
 /// How long to look before sleeping: about what it takes to wake up.
 const AWAKE: Duration = Duration::from_micros(100);
-/// The same where nothing can tell when to wake up, and how long to sleep then: not much in what was waited already.
+/// How long to look where no queue can wake the thread, and how long to sleep then: short, compared with the time it has waited already.
 const WIDE_AWAKE: Duration = Duration::from_millis(10);
 const NAP: Duration = Duration::from_millis(1);
 
@@ -43,8 +43,7 @@ impl Vain {
         (self.looks, self.arrival) = (0, None);
     }
 
-    /// Another one was. Returns when it is time to look again; after a while, if what is looked for comes by a queue, when something
-    /// has come to it.
+    /// Another look was in vain. Returns when it is time to look again: after a while, with a queue, when a completion has arrived.
     pub(super) fn count(&mut self, cq: Option<&Cq>) -> anyhow::Result<()> {
         self.looks += 1;
         if let Some(mut arrival) = self.arrival.take() {
@@ -62,7 +61,7 @@ impl Vain {
         let waited = self.since.elapsed();
         ensure!(waited < self.limit, "nothing has come within {:?}", self.limit);
         match cq.filter(|_| self.sleeps) {
-            // What has come before does not end it: so there is a look between this and sleeping.
+            // Completions from before do not end it: the caller polls between this and sleeping.
             Some(cq) if waited >= AWAKE => self.arrival = Some(cq.notify(ANY)?),
             None if waited >= WIDE_AWAKE => thread::sleep(NAP),
             _ => thread::yield_now(),

@@ -1,4 +1,4 @@
-//! How connections come to be, or do not.
+//! Connections that are established, and connections that are refused.
 
 use anyhow::{Context as _, ensure};
 use ndk_abi::status::{STATUS_CONNECTION_REFUSED, STATUS_SUCCESS};
@@ -125,7 +125,7 @@ pub(super) fn many(role: &Role<'_>) -> anyhow::Result<()> {
                 pending.push(role.ask(&end, &connector, &qp, LIMITS, &[])?);
                 connections.push((number, connector, qp));
             } else {
-                // They come in any order.
+                // The requests arrive in any order.
                 let (number, _) = role.asked(&connector)?;
                 let number = usize::from(number);
                 ensure!(number < COUNT, "connection {number} of {COUNT}");

@@ -25,19 +25,19 @@ use crate::nd::{
 /// Messages that one end may send before the other looks.
 const RECEIVES: usize = 16;
 
-/// How long what a peer has said before it went may take.
+/// How long to wait for the last messages of a peer that has ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Its kind of completion queue notification: the next completion.
 pub(in crate::nd) const ANY: u32 = 1;
 
-/// One end of it. The connection goes before the memory it uses.
+/// One end of it. The connection is dropped before the memory it uses.
 pub(in crate::nd) struct Control {
     lost: RefCell<Option<Request>>,
     end: End,
     heard: Mr,
     told: Mr,
-    /// What the peer said of the case that is being played, if it came earlier than it was asked for.
+    /// The peer's verdict on the running case, if it arrived before this end asked for it.
     verdict: RefCell<Option<Option<String>>>,
     contexts: Cell<usize>,
     /// Receives that ended with the connection.
@@ -108,11 +108,12 @@ impl Control {
             if found.is_none() && !limit.is_zero() {
                 let mut arrival = cq.notify(ANY)?;
                 if !arrival.is_over_within(deadline.saturating_duration_since(Instant::now())) {
-                    // Wine returns before a request has reached the driver, and a ring can be read without it. This comes after it.
+                    // Wine returns before a request has reached the driver, and a ring can be read without the driver. This request follows
+                    // the Notify.
                     self.end.adapter.addresses()?;
                 }
                 found = cq.poll(1)?.pop();
-                // It is ended by what has come, taken or not.
+                // The message ends the Notify, taken or not.
                 ensure!(
                     found.is_none() || arrival.is_over_within(self.patience),
                     "a message has come, and Notify waits"
@@ -144,7 +145,7 @@ impl Control {
         Ok(message)
     }
 
-    /// The next message; waits for it. A peer that is gone may have said something before.
+    /// The next message; waits for it. A peer that has ended may have sent one before.
     pub(super) fn hear(&self) -> anyhow::Result<Message> {
         let limit = if self.is_lost() { LAST_WORDS } else { self.patience };
         self.next_within(limit)?.with_context(|| format!("the peer has not said a word for {limit:?}"))
@@ -207,13 +208,13 @@ impl Control {
         ))
     }
 
-    /// Ends the connection: the peer does the same.
+    /// Ends the connection; the peer ends it too.
     pub(super) fn close(self) -> anyhow::Result<()> {
         disconnected(&self.end.connector)
     }
 }
 
-/// Disconnect, which succeeds whoever was first.
+/// Disconnect, which succeeds whichever end is first.
 pub(super) fn disconnected(connector: &impl both::Connector) -> anyhow::Result<()> {
     connector.disconnect()?.finish().context("Disconnect")
 }

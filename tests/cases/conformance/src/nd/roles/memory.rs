@@ -23,7 +23,7 @@ const MAX: usize = 1 << 20;
 const START: usize = 33;
 const LENGTHS: [usize; 5] = [0, 1, 4097, 100_000, MAX];
 
-/// The same both ways; `owner` is at the end whose memory it is.
+/// Plays the access both ways; `owner` runs at the end whose memory it is.
 fn both_ways(
     role: &Role<'_>,
     requester: fn(&Role<'_>, &End, Remote) -> anyhow::Result<()>,

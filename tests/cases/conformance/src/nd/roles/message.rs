@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, bail, ensure};
 
-/// The version of the layouts, and of what a case means. Both ends must have the same.
+/// The version of the layouts, and of the meaning of the cases. The versions of both ends must be equal.
 const VERSION: u16 = 2;
 
 /// The first bytes of the private data of every connect: which connection this is. A magic number (4 bytes), the version (2), the

@@ -182,7 +182,7 @@ pub(super) fn flush(role: &Role<'_>) -> anyhow::Result<()> {
             expect(end.received()?, RECEIVE, context, STATUS_CANCELLED)?;
         }
         role.meet()?;
-        // A message goes after that as before.
+        // The next message is sent as before.
         end.qp.send(3, &[], 0)?;
         expect(end.initiated()?, SEND, 3, STATUS_SUCCESS)?;
     } else {

@@ -56,7 +56,7 @@ pub struct RoleCase {
     play: fn(&role::Role<'_>) -> anyhow::Result<()>,
 }
 
-/// Measuring, which is no case: what the other end does is not the same function.
+/// Measuring, which is no case: the two ends run different functions.
 #[cfg(windows)]
 const MEASURE: RoleCase =
     RoleCase { name: "measure", shows: "what ping and perf have asked for", play: super::perf::serve };
@@ -87,7 +87,7 @@ macro_rules! table {
             play: $group::$case,
         },)*)*];
 
-        /// The same with both ends in one process, on two threads.
+        /// The cases with both ends in one process, on two threads.
         pub(super) const BOTH_ROLES: &[NdCase] = &[$($(NdCase {
             name: concat!(stringify!($group), "::", stringify!($case)),
             shows: $shows,

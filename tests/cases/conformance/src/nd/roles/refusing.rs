@@ -1,4 +1,4 @@
-//! A consumer that refuses whoever asks.
+//! A consumer that refuses each connection request.
 
 use std::{
     convert::Infallible,
@@ -10,7 +10,7 @@ use std::{
 use super::role::Site;
 use crate::nd::{client::both::Connector as _, run::Nd};
 
-/// Listens, and refuses whoever asks, until the process is ended. `ready` is told where.
+/// Listens, and refuses each request, until the process is ended. `ready` is told the address.
 ///
 /// # Errors
 /// The address cannot be had, or a call has failed.

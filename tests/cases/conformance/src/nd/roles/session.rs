@@ -107,10 +107,10 @@ fn measure_with<T>(
     Ok(measured)
 }
 
-/// The serving end: serves one session, at an address of this computer. `ready` is told which, when connections may come.
+/// The serving end: serves one session, at an address of this computer. `ready` is told the address, once it listens.
 ///
 /// # Errors
-/// The address cannot be had; who connected was not of this version.
+/// The address cannot be had; the client is of another version.
 pub fn serve(
     library: &Path,
     patience: Duration,
@@ -134,7 +134,7 @@ pub(super) fn both(nd: &Nd, name: &str) -> anyhow::Result<()> {
     thread::scope(|scope| {
         let server = scope.spawn(move || {
             let give_up = || is_over.load(Ordering::Relaxed);
-            // Who waits for the address sees it if there is none.
+            // Without an address, the receiving thread sees that the channel is closed.
             let ready = |address| sender.send(address).unwrap_or_default();
             serve_with(&Nd::of(library, patience), 0, ready, &give_up, &|_| {})
         });
@@ -263,7 +263,7 @@ fn play(role: Role<'_>, case: &'static RoleCase) -> Played {
     Played { case, duration: started.elapsed(), here: here.map(|()| role.into_notes()), there }
 }
 
-/// Does something at this end, and says to the other how that ended: what came of it here, and there.
+/// Plays one end, and sends the other end its result: the results here, and there.
 fn end_to_end<T>(
     role: &Role<'_>,
     act: impl FnOnce(&Role<'_>) -> anyhow::Result<T>,

@@ -1,4 +1,4 @@
-//! The same over version 1 of the interfaces: what it has otherwise than version 2.
+//! Version 1 of the interfaces, where it differs from version 2.
 
 use anyhow::{Context as _, ensure};
 use ndk_abi::{
@@ -171,11 +171,11 @@ pub(super) fn invalidated(role: &Role<'_>) -> anyhow::Result<()> {
         };
         end.qp.receive(2, &[memory.sge(6000..6100)])?;
         tell(role, bind()?)?;
-        // docs/decisions.md: the window's own result comes before that of the receive.
+        // docs/decisions.md: the window's own result precedes the receive's.
         expect(end.received()?, REMOTE_INVALIDATION, GONE, STATUS_SUCCESS)?;
         expect_received(end.received()?, 2, 10)?;
         ensure_same(&memory.memory().read(6000..6010), &pattern(7, 10))?;
-        // The same by its owner.
+        // The owner invalidates the window.
         let window = bind()?;
         end.qp.invalidate(3, &mw, 0)?;
         expect(end.initiated()?, INVALIDATE, 3, STATUS_SUCCESS)?;

@@ -21,7 +21,7 @@ const BOTH: u32 = ND_OP_FLAG_ALLOW_READ | ND_OP_FLAG_ALLOW_WRITE;
 const START: usize = 100;
 const LENGTH: usize = 5000;
 
-/// A region that gives nobody rights, and a window to it. The window goes first.
+/// A region without rights for the peer, and a window to it. The window is dropped first.
 struct Owned {
     mw: Mw,
     region: Mr,

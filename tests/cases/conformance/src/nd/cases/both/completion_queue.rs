@@ -163,7 +163,7 @@ pub(in crate::nd) fn apart<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
-/// One queue for three queue pairs, which three threads poll while another resizes it: everything comes once.
+/// One queue for three queue pairs, which three threads poll while a fourth resizes it: each completion arrives once.
 pub(in crate::nd) fn many<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     const ROUNDS: usize = 15;
     const BURST: usize = 8;

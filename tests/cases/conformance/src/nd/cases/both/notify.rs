@@ -107,7 +107,7 @@ pub(in crate::nd) fn race<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
         ensure!(cq.poll(1)?.is_empty(), "round {round}: the queue is not empty");
         pair.b.qp.receive(round, &[])?;
         pair.a.qp.send(round, &[], 0)?;
-        // The completion comes before, while or after this is issued.
+        // The completion arrives before, while or after the Notify is issued.
         if round % 2 == 0 {
             pair.a.initiated()?;
         }
@@ -130,7 +130,7 @@ pub(in crate::nd) fn solicited<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     send(&pair, 3, 1, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT)?;
     is(request.status()?, STATUS_SUCCESS, "the request")?;
     take(&pair, 3, 1)?;
-    // One that came before the request.
+    // A completion that precedes the request.
     send(&pair, 4, 1, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT)?;
     pair.b.receive_cq.notify(ND_CQ_NOTIFY_SOLICITED)?.finish()?;
     take(&pair, 4, 1)
@@ -169,7 +169,7 @@ pub(in crate::nd) fn all_waiters<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::<V>::new(nd)?;
     let cq = &pair.b.receive_cq;
     for (round, kind) in [(0, ND_CQ_NOTIFY_ANY), (1, ND_CQ_NOTIFY_SOLICITED)] {
-        // In the second round it is not a solicited event, but those that wait for any make it theirs, too.
+        // In the second round the event is not solicited, but the requests for any event make it count for SOLICITED too.
         let mut requests = vec![cq.notify(kind)?];
         for _ in 0..5 {
             requests.push(cq.notify(ND_CQ_NOTIFY_ANY)?);
@@ -196,7 +196,7 @@ pub(in crate::nd) fn any_precedes<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> 
     take(&pair, 0, 1)
 }
 
-/// Notifications are asked for and arrive on several threads while completions come.
+/// Several threads issue Notify and take completions while more completions arrive.
 // Shows N11, V7 (nd1).
 pub(in crate::nd) fn threads<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     const MESSAGES: usize = 400;
@@ -208,13 +208,13 @@ pub(in crate::nd) fn threads<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
         loop {
             let found = cq.get().poll(8)?.len();
             if taken.fetch_add(found, Relaxed) + found >= MESSAGES {
-                // The others are to see that, too.
+                // The other threads have to see the count too.
                 cq.get().cancel()?;
                 return Ok(());
             }
             if found == 0 {
                 let mut request = cq.get().notify(ND_CQ_NOTIFY_ANY)?;
-                // Wine passes requests of different threads on in any order: a cancellation may come before what it is for.
+                // Wine passes on requests of different threads in any order: a cancellation may overtake the request it is for.
                 let deadline = Instant::now() + patience;
                 while !request.is_over_within(Duration::from_millis(20)) && Instant::now() < deadline {
                     if taken.load(Relaxed) >= MESSAGES {
@@ -244,7 +244,7 @@ pub(in crate::nd) fn threads<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One thread cancels all the time; another asks, and finds whatever was sent.
+/// One thread cancels all the time; another issues Notify, and finds each completion.
 pub(in crate::nd) fn cancels<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::<V>::new(nd)?;
     let (queue, over) = (Shared::new(pair.b.receive_cq.clone()), AtomicBool::new(false));

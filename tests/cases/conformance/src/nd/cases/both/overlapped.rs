@@ -19,7 +19,7 @@ use crate::nd::{
     run::Nd,
 };
 
-/// As no packet is to come, this only delays what is not there.
+/// The wait for a packet that must not arrive: no time.
 pub(in crate::nd) const NOTHING: Duration = Duration::ZERO;
 
 /// Makes `pair.b` get a receive completed.
@@ -51,7 +51,7 @@ pub(in crate::nd) fn waits<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
     pair.b.qp.receive(1, &[])?;
     pair.a.qp.send(2, &[], 0)?;
-    // Nobody looks at the event before. It waits without a limit: one is set by a cancellation.
+    // The thread does not look at the event before. GetOverlappedResult waits without a limit: the cancellation sets one.
     let (queue, patience, (over, is_over)) = (Shared::new(pair.b.receive_cq.clone()), nd.patience(), mpsc::channel());
     let result = thread::scope(|scope| {
         scope.spawn(move || match is_over.recv_timeout(patience) {
@@ -78,7 +78,7 @@ pub(in crate::nd) fn event_only<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     send(&pair)?;
     is(request.status()?, STATUS_SUCCESS, "the request")?;
     pair.b.received()?;
-    // A packet that came would come before the one of the next request.
+    // If the event-only request sent a packet, it would precede the next request's packet.
     let mut next = pair.b.receive_cq.notify_by(ND_CQ_NOTIFY_ANY, Signal::Event)?;
     send(&pair)?;
     let packet = port.next(nd.patience()).context("no packet of the next request")?;
@@ -126,7 +126,7 @@ pub(in crate::nd) fn port<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
         request.status()?;
         pair.b.received()?;
     }
-    // Those of other objects go to the same port.
+    // Requests of other objects send their packets to this port too.
     let mr = V::unregistered(&pair.b.adapter, 4096)?;
     let mut request = V::register(&mr, V::memory(&mr).address(0), 4096)?;
     is(request.status()?, STATUS_SUCCESS, "the registration")?;

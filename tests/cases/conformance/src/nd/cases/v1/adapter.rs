@@ -120,7 +120,7 @@ pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
     for (what, size) in wrong {
         ensure!(connector.endpoint(&cq, &cq, size).is_err(), "an endpoint with too much of {what}: {size:?}");
     }
-    // An adapter of the same provider is another one all the same.
+    // Two adapters of one provider are different adapters.
     let (other, _) = nd.adapter_v1()?;
     let foreign = other.cq(16)?;
     let (queue, nothing) = (cq.com.as_raw(), ptr::null_mut());
@@ -173,7 +173,7 @@ pub(in crate::nd) fn control(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All orders of release, with requests and posts under way; what is left goes on working as long as it can.
+/// All orders of release, with requests and posts under way: each request ends.
 pub(in crate::nd) fn releases(nd: &Nd) -> anyhow::Result<()> {
     const PARTS: usize = 5;
     for first in 0..PARTS {
@@ -208,7 +208,7 @@ pub(in crate::nd) fn releases(nd: &Nd) -> anyhow::Result<()> {
             }
         }
     }
-    // With memory that is still registered when all else has gone.
+    // The registered memory is the last object to be dropped.
     let pair = Pair::new(nd)?;
     let memory: Mr = pair.a.buffer(4096)?;
     drop(pair);

@@ -40,7 +40,7 @@ pub(in crate::nd) fn resize_refused(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
-/// The client compares the ND_RESULTs that come back with those that requests were given: kind and context come from there.
+/// The client compares each returned ND_RESULT with the request that it was passed to: kind and context are the request's.
 // Shows V6, V21, V35.
 pub(in crate::nd) fn results(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
@@ -86,7 +86,7 @@ pub(in crate::nd) fn order(nd: &Nd) -> anyhow::Result<()> {
     for context in 0..10 {
         pair.b.qp.receive(context, &[])?;
     }
-    // Long and short ones alternate: those that are done sooner have to wait.
+    // Long and short requests alternate: a short one has to wait for the long one before it.
     for context in 0..30 {
         match context % 3 {
             0 => pair.a.qp.read(context, &[local.sge(0..65536)], window, 0, 0)?,
@@ -103,7 +103,7 @@ pub(in crate::nd) fn order(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
-/// docs/decisions.md: what an endpoint that was released has completed does not come any more, that of others does.
+/// docs/decisions.md: the completions of a released endpoint are dropped, other endpoints' are not.
 pub(in crate::nd) fn released_endpoint(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd)?, End::new(nd)?);
     let other = b.adapter.connector()?.endpoint(&b.receive_cq, &b.initiator_cq, EndpointSize::default())?;
@@ -119,7 +119,7 @@ pub(in crate::nd) fn released_endpoint(nd: &Nd) -> anyhow::Result<()> {
     expect(receive_cq.take_one()?, RECEIVE, 2, STATUS_CANCELLED)?;
     expect(receive_cq.take_one()?, RECEIVE, 4, STATUS_CANCELLED)?;
     ensure!(receive_cq.poll(8)?.is_empty(), "results of an endpoint that was released");
-    // The queue serves others.
+    // The queue still serves the other endpoint.
     let next = connector.endpoint(&receive_cq, &a.initiator_cq, EndpointSize::default());
     ensure!(next.is_err(), "an endpoint with queues of two adapters");
     other.receive(6, &[])?;

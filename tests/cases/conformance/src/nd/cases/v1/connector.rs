@@ -127,7 +127,7 @@ pub(in crate::nd) fn other_version(nd: &Nd) -> anyhow::Result<()> {
 // Shows V28.
 pub(in crate::nd) fn local_port(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd)?, End::new(nd)?);
-    // One that is free: of a listener that is gone.
+    // A free port: its listener has been released.
     let (listen, port) = a.adapter.listen(0, 0)?;
     drop(listen);
     let (listen, address) = b.listener()?;

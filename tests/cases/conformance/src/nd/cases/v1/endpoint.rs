@@ -86,7 +86,7 @@ fn unregistered(memory: &Memory, length: usize) -> ND_SGE {
     ND_SGE { pAddr: address, Length: length, hMr: ptr::null_mut() }
 }
 
-/// docs/decisions.md: what goes inline by itself.
+/// docs/decisions.md: sends and writes whose data the DLL passes inline by itself.
 // Shows V17, V20.
 pub(in crate::nd) fn small(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;

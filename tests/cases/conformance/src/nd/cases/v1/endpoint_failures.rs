@@ -71,7 +71,7 @@ pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
 
 pub(in crate::nd) fn full(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::sized(nd, EndpointSize { inbound: 4, outbound: 4, ..EndpointSize::default() })?;
-    // Nobody has a receive: sends stay. A queue may hold more than asked for, but not without end.
+    // The peer has no receive: the sends wait. A queue may hold more than asked for, but must have a limit.
     let mut sends = 0;
     let refusal = loop {
         match pair.a.qp.send(sends, &[], 0) {
@@ -135,7 +135,7 @@ pub(in crate::nd) fn flush(nd: &Nd) -> anyhow::Result<()> {
     for context in 0..5 {
         pair.a.qp.receive(context, &[])?;
     }
-    // Behind a send that nobody receives, all of them wait.
+    // All of them wait behind a send, for which the peer has no receive.
     pair.a.qp.send(0, &[], 0)?;
     pair.a.qp.write(1, &[local.sge(0..1)], window, 0, 0)?;
     pair.a.qp.read(2, &[local.sge(0..1)], window, 0, 0)?;
@@ -194,7 +194,7 @@ pub(in crate::nd) fn no_receive(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Handles of nobody, of the peer, and of memory that is no longer registered.
+/// Handles that were never given out, of the peer, and of memory that is no longer registered.
 pub(in crate::nd) fn bad_handles(nd: &Nd) -> anyhow::Result<()> {
     for wrong in [SEND, READ, WRITE, RECEIVE] {
         for source in 0..3 {
@@ -213,7 +213,7 @@ pub(in crate::nd) fn bad_handles(nd: &Nd) -> anyhow::Result<()> {
                         handle
                     }
                 };
-                // Where the peer's handle is the same number, nobody can tell them apart.
+                // If the peer's handle has this number too, the provider cannot tell them apart.
                 let handle = if handle == own.handle() { ptr::null_mut() } else { handle };
                 Ok([ND_SGE { hMr: handle, ..own.sge(0..length) }])
             };

@@ -135,7 +135,7 @@ pub(in crate::nd) fn released(nd: &Nd) -> anyhow::Result<()> {
     ensure!(!waiting.is_over(), "Connect is over and nobody has answered");
     drop(listen);
     is(waiting.status()?, STATUS_CONNECTION_REFUSED, "Connect to a listener that was released")?;
-    // A connection outlives what it came by.
+    // A connection outlives the listener that it was made through.
     let pair = Pair::new(nd)?;
     pair.b.qp.receive(1, &[])?;
     pair.a.qp.send(2, &[], 0)?;
@@ -153,7 +153,7 @@ pub(in crate::nd) fn wrong_connector(nd: &Nd) -> anyhow::Result<()> {
     {
         ensure!(listen.connection_request_for(object).is_err(), "a connection request for no connector");
     }
-    // One that is connected: refused, at once or when a connection comes.
+    // A connected connector is refused, at once or when a connection request arrives.
     let used = listen.connection_request(&pair.b.connector);
     let asks = pair.a.adapter.connector()?;
     let endpoint = asks.endpoint(&pair.a.receive_cq, &pair.a.initiator_cq, EndpointSize::default())?;

@@ -29,7 +29,7 @@ pub(in crate::nd) fn register(nd: &Nd) -> anyhow::Result<()> {
         mr.register_part(part.clone()).with_context(|| format!("{part:?}"))?;
         mr.deregister().with_context(|| format!("{part:?}"))?;
     }
-    // Several at a time, also of the same bytes, each with a handle of its own.
+    // Several registrations at a time, some of equal bytes, each with a handle of its own.
     let mut several = vec![Mr::new(&adapter, 4096), Mr::new(&adapter, 4096), Mr::new(&adapter, 1 << 20)];
     several.iter().try_for_each(Mr::register)?;
     let again = several[0].again();
@@ -147,7 +147,7 @@ pub(in crate::nd) fn unasked(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The pages are unlocked when the adapter is gone: the run looks.
+/// The pages are unlocked when the adapter is released: the run checks that.
 pub(in crate::nd) fn forgotten(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter_v1()?;
     let mut memories = Vec::new();

@@ -23,7 +23,7 @@ use crate::{
     pair::{ensure_same, pattern, refused},
 };
 
-/// A pair, memory of `b`, a window, and memory of `a`. The window goes first.
+/// A pair, memory of `b`, a window, and memory of `a`. The window is dropped first.
 struct Fixture {
     mw: Mw,
     region: Mr,
@@ -199,7 +199,7 @@ pub(in crate::nd) fn released(nd: &Nd) -> anyhow::Result<()> {
     pair.a.qp.write(2, &[local.sge(0..10)], window, 0, 0)?;
     expect(pair.a.initiated()?, WRITE, 2, STATUS_ACCESS_VIOLATION)?;
     region.deregister().context("no window is left")?;
-    // And one whose peer has invalidated it, before anybody has asked: nobody is told of it.
+    // The peer invalidates a window, which is dropped before the program polls: the program gets no completion for the window.
     let Fixture { mw, region, local: _local, pair } = Fixture::new(nd)?;
     let window = pair.b.qp.bind(1, &region, &mw, 0, 64, BOTH)?;
     expect(pair.b.initiated()?, BIND, 1, STATUS_SUCCESS)?;
@@ -211,8 +211,8 @@ pub(in crate::nd) fn released(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
-/// One completion gives two results. What is left over of those that a program has no room for is not of a window that it
-/// releases meanwhile: the memory for that window's result may be gone.
+/// One completion gives two results. A poll without room leaves the rest to the next poll: if the program releases a window before that,
+/// the provider drops the window's result, whose memory may be freed.
 pub(in crate::nd) fn left_over(nd: &Nd) -> anyhow::Result<()> {
     let Fixture { mw, region, local: _local, pair } = Fixture::new(nd)?;
     let (a, b, other) = (&pair.a, &pair.b, Mw::new(&pair.b.adapter, GONE + 1)?);
@@ -247,14 +247,14 @@ pub(in crate::nd) fn remote_invalidation(nd: &Nd) -> anyhow::Result<()> {
     fixture.local.memory().write(0, &pattern(7, 10));
     fixture.send_and_invalidate(window)?;
     expect(fixture.pair.a.initiated()?, SEND, 6, STATUS_SUCCESS)?;
-    // docs/decisions.md: the window's own ND_RESULT comes before that of the receive.
+    // docs/decisions.md: the window's own ND_RESULT precedes the receive's.
     let told = fixture.pair.b.received()?;
     expect(told, REMOTE_INVALIDATION, GONE, STATUS_SUCCESS)?;
     let received = expect(fixture.pair.b.received()?, RECEIVE, 5, STATUS_SUCCESS)?;
     ensure!(received.bytes == 10, "{} bytes received, 10 were sent", received.bytes);
     ensure_same(&fixture.region.memory().read(6000..6010), &pattern(7, 10))?;
     fixture.pair.quiet()?;
-    // Both come at once to who has room for both.
+    // A poll with room for two returns both at once.
     let (b, other) = (&fixture.pair.b, Mw::new(&fixture.pair.b.adapter, GONE + 1)?);
     let next = b.qp.bind(1, &fixture.region, &other, 0, 64, BOTH)?;
     expect(b.initiated()?, BIND, 1, STATUS_SUCCESS)?;
@@ -275,7 +275,7 @@ pub(in crate::nd) fn remote_invalidation(nd: &Nd) -> anyhow::Result<()> {
     fixture.write(next, 0, 10, STATUS_SUCCESS)?;
     fixture.invalidate(STATUS_SUCCESS)?;
     fixture.write(window, 0, 10, STATUS_ACCESS_VIOLATION)?;
-    // A window that nobody wants to be told of.
+    // A window without an ND_RESULT for its invalidation.
     let pair = Pair::new(nd)?;
     let region = pair.b.buffer(4096)?;
     let mw = Mw::silent(&pair.b.adapter)?;
@@ -315,7 +315,7 @@ pub(in crate::nd) fn behind_a_failure(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     let (b, other) = (&fixture.pair.b, Mw::new(&fixture.pair.b.adapter, 0)?);
     fixture.bind(BOTH)?;
-    // A send that nobody receives is in front of them.
+    // They wait behind a send, for which the peer has no receive.
     b.qp.send(10, &[], 0)?;
     b.qp.invalidate(11, &fixture.mw, 0)?;
     b.qp.bind(12, &fixture.region, &other, 0, 64, BOTH)?;

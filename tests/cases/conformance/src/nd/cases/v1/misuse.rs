@@ -1,4 +1,4 @@
-//! What a program must not do, or does at the same time.
+//! Calls that a program must not make, and calls at once.
 
 use std::{cell::Cell, net::SocketAddr};
 
@@ -37,7 +37,7 @@ pub(in crate::nd) fn missing_arguments(nd: &Nd) -> anyhow::Result<()> {
     for (what, status) in pair.b.connector.without_data() {
         ensure!(!status.is_success(), "{what}: {status}");
     }
-    // Who wants to know one thing only says so.
+    // A call may ask for a part of the data.
     pair.b.connector.data_in_part().context("GetConnectionData in parts")?;
     // None of that did any harm.
     pair.b.qp.receive(1, &[])?;
@@ -88,7 +88,7 @@ pub(in crate::nd) fn lives(nd: &Nd) -> anyhow::Result<()> {
     })
 }
 
-/// Numbers that look random (Marsaglia, xorshift), the same each time.
+/// Numbers that look random (Marsaglia, xorshift), alike in each run.
 struct Random(Cell<u64>);
 
 impl Random {
@@ -128,7 +128,7 @@ struct Things {
     done: Done,
 }
 
-/// What came of it all.
+/// The counts of a round.
 #[derive(Default)]
 struct Done {
     requests: usize,
@@ -309,7 +309,7 @@ impl Things {
     }
 }
 
-/// Each round is another one, and always the same. When all objects are gone, all requests have ended; the run looks at the rest.
+/// The rounds differ, but do not change from run to run. When all objects are released, all requests have ended; the run checks the rest.
 pub(in crate::nd) fn random(nd: &Nd) -> anyhow::Result<()> {
     const ROUNDS: u64 = 3;
     const STEPS: usize = 300;

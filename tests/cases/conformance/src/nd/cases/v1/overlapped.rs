@@ -20,7 +20,7 @@ use crate::nd::{
     run::Nd,
 };
 
-/// None of the requests has data of its own: no bytes, whatever the request.
+/// None of the requests returns data: the number of bytes is 0 for each.
 // Shows V24.
 pub(in crate::nd) fn bytes(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
@@ -44,7 +44,7 @@ pub(in crate::nd) fn bytes(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The requests of an adapter are registrations; those of its objects are theirs.
+/// The requests of an adapter are registrations; Cancel of the adapter does not cancel requests of its objects.
 // Shows V13.
 pub(in crate::nd) fn adapter_cancels(nd: &Nd) -> anyhow::Result<()> {
     let end = End::new(nd)?;
@@ -85,7 +85,7 @@ pub(in crate::nd) fn two_ports(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Both sides are cancelled after so many steps of a connection; whatever had begun ends, one way or another.
+/// Both sides cancel after `stop` steps of a connection; each request that had begun ends.
 pub(in crate::nd) fn cancel_anywhere(nd: &Nd) -> anyhow::Result<()> {
     for stop in 0..6 {
         let (a, b) = (End::new(nd)?, End::new(nd)?);

@@ -64,7 +64,7 @@ pub(in crate::nd) fn open_adapter(nd: &Nd) -> anyhow::Result<()> {
         adapters.push(provider.open(SocketAddr::new(address.ip(), 0x1234))?);
     }
     drop(provider);
-    // The provider is gone; the adapters go on, and keep the DLL.
+    // The provider is released; the adapters still work, and keep the DLL loaded.
     for adapter in &adapters {
         ensure!(adapter.info()?.MaxCqEntries > 0, "an adapter without completion queues");
     }

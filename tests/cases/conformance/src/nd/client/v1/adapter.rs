@@ -39,7 +39,7 @@ impl Adapter {
         Ok(info)
     }
 
-    /// Query with another version, or so many bytes: the status, the length it says, and whether the buffer was written to.
+    /// Query with `version` and a buffer of `length` bytes: the status, the length it returns, and whether it wrote to the buffer.
     pub(crate) fn info_raw(&self, version: u32, length: usize) -> (NTSTATUS, usize, bool) {
         const ROOM: usize = 2 * size_of::<ND_ADAPTER_INFO1>() / 8;
         let untouched = [u64::from_ne_bytes([0xa5; 8]); ROOM];
@@ -49,7 +49,7 @@ impl Adapter {
         (status, needed, info != untouched)
     }
 
-    /// Control, with a code of nobody's.
+    /// Control, with any code.
     pub(crate) fn control(&self, code: u32) -> Result<Request> {
         let (none, mut bytes) = (ptr::null_mut(), 0);
         begin!(Signal::Event, self.patience, INDAdapter::Control, self.com, code, none, 0, none, 0, &raw mut bytes)
@@ -92,7 +92,7 @@ impl Adapter {
         Ok(Connector { com, patience: self.patience })
     }
 
-    /// CreateMemoryWindow; `context` is that of the completion that tells of an invalidation by the peer.
+    /// CreateMemoryWindow; the completion that reports an invalidation by the peer has `context`.
     pub(super) fn window(&self, context: usize) -> Result<IUnknown> {
         results::post(results::REMOTE_INVALIDATION, context, |result| {
             create!(IUnknown, INDAdapter::CreateMemoryWindow, self.com, result)
@@ -115,7 +115,7 @@ impl Adapter {
         create!(IUnknown, INDAdapter::CreateMemoryWindow, self.com, ptr::null_mut())
     }
 
-    /// RegisterMemory of any range; the handle goes to `place`.
+    /// RegisterMemory of any range; the DLL writes the handle to `place`.
     pub(super) fn register(&self, address: u64, length: usize, place: *mut ND_MR_HANDLE) -> Result<Request> {
         let buffer: *const c_void = ptr::without_provenance(address as usize);
         begin!(Signal::Event, self.patience, INDAdapter::RegisterMemory, self.com, buffer, length; place)
@@ -125,7 +125,7 @@ impl Adapter {
         begin!(Signal::Event, self.patience, INDAdapter::DeregisterMemory, self.com, handle)
     }
 
-    /// RegisterMemory with the OVERLAPPED of an earlier request, whose end nobody has asked the adapter for.
+    /// RegisterMemory with the OVERLAPPED of an earlier request, whose result was not fetched from the adapter.
     pub(super) fn register_by(&self, request: &mut Request, memory: &Mr) -> Result<()> {
         let address: *const c_void = ptr::without_provenance(memory.memory().address(0) as usize);
         request.reissue("INDAdapter::RegisterMemory", |overlapped| {

@@ -20,7 +20,7 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(crate) com: INDEndpoint,
-    /// How much data goes inline: what was granted.
+    /// The bytes of inline data that were granted.
     pub(crate) inline: usize,
 }
 

@@ -53,7 +53,7 @@ impl Mr {
         self.place.get()
     }
 
-    /// The same memory once more, not registered.
+    /// The memory again, not registered.
     pub(crate) fn again(&self) -> Self {
         let place = Box::leak(Box::new(Cell::new(ptr::null_mut())));
         Self { adapter: self.adapter.clone(), place, registered: Cell::new(false), memory: self.memory.clone() }
@@ -134,12 +134,12 @@ pub(crate) struct Mw {
 }
 
 impl Mw {
-    /// `context` is that of the completion that may tell of an invalidation by the peer.
+    /// The completion that may report an invalidation by the peer has `context`.
     pub(crate) fn new(adapter: &Adapter, context: usize) -> Result<Self> {
         Ok(Self { com: adapter.window(context)? })
     }
 
-    /// A window of whose invalidation nobody is told.
+    /// A window whose invalidation is not reported.
     pub(crate) fn silent(adapter: &Adapter) -> Result<Self> {
         Ok(Self { com: adapter.silent_window()? })
     }

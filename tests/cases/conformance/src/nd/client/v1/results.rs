@@ -1,7 +1,7 @@
 //! ND_RESULT: memory of the program's that a request names, and that is given back when the request is over.
 //!
-//! All of it is kept from the request to the end of the case: a provider that gives back what nobody named, or the same twice, or
-//! that writes to what it has given back, is found out. It is never freed, as such a provider would write to it later, too.
+//! The client keeps all of it from the request to the end of the case: it detects a provider that returns an ND_RESULT of no request, or
+//! one twice, or that writes to one that it has returned. The memory is never freed, as such a provider would write to it later, too.
 #![expect(unsafe_code, reason = "memory that the provider writes")]
 
 use std::{
@@ -21,7 +21,7 @@ use crate::error::Result;
 /// The kind of a completion that tells of a window that the peer has invalidated.
 pub(crate) const REMOTE_INVALIDATION: i32 = 100;
 
-/// What is in it while it is nobody's, and at first.
+/// The content of an ND_RESULT outside of a request.
 const UNTOUCHED: ND_RESULT = ND_RESULT { Status: HRESULT(0x7a7a_7a7a), BytesTransferred: 0x7a7a_7a7a_7a7a };
 
 static RESULTS: Mutex<Results> = Mutex::new(Results { under_way: BTreeMap::new(), over: Vec::new() });

@@ -1,4 +1,4 @@
-//! The peer is gone in the middle of it: what documented statuses everything ends with.
+//! The peer ends in the middle of the exchange: each request ends with a documented status.
 
 use std::time::Instant;
 

@@ -21,7 +21,7 @@ use crate::{
 pub(super) const AREA: usize = 256 * 1024;
 /// Bytes of a message, at most.
 pub(super) const SLOT: usize = 8192;
-/// Bytes of what comes before the data of a message: eight words.
+/// Bytes of the header before the data of a message: eight words.
 const HEADER: usize = 64;
 
 /// What a message is.
@@ -70,13 +70,13 @@ impl Header {
 enum Phase {
     /// None is under way.
     Rest,
-    /// The request was sent; the answer has not come.
+    /// The request was sent; the answer has not arrived.
     Asked,
-    /// The answer has come; it is being read back.
+    /// The answer has arrived; this end reads its write back.
     Reading,
 }
 
-/// A connection. What others use goes first: connector, queue pair, window, regions.
+/// A connection. Fields are dropped in order, the users of others first: connector, queue pair, window, regions.
 pub(super) struct Link {
     pub(super) lost: Option<Request>,
     pub(super) connector: Connector,
@@ -93,7 +93,7 @@ pub(super) struct Link {
     /// The peer's: its window for the next write, and its area for reads.
     to_window: Remote,
     to_area: Remote,
-    /// Makes the data of this end and link different from others'.
+    /// Makes the data of this end and link different from other ends' and links'.
     seed: u64,
     peer_seed: u64,
     round: u64,
@@ -198,7 +198,7 @@ impl Link {
         Ok(())
     }
 
-    /// A message has come.
+    /// Handles a message that has arrived.
     pub(super) fn received(&mut self, message: &[u8]) -> anyhow::Result<()> {
         let (header, data) = Header::split(message)?;
         let (kind, round) = (header.kind, header.round);

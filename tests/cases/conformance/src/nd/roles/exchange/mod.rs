@@ -1,4 +1,4 @@
-//! Traffic of every kind over several connections, both ways at once, for a while; whatever arrives is compared.
+//! Traffic of every kind over several connections, both ways at once, for a while; each end compares all data that arrives.
 //!
 //! On each connection each end goes through rounds. In a round it writes to the peer's memory, through the window whose token it was
 //! told last, and sends a message; the peer compares the memory and the message, invalidates the window, binds it again and answers
@@ -17,10 +17,10 @@ use anyhow::{Context as _, ensure};
 use super::role::Role;
 use traffic::Traffic;
 
-/// How often the loop looks at what does not come by the completion queue.
+/// How often the loop looks at events that the completion queue does not report.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long after the first failure a peer that is gone may still seem to be there.
+/// How long after the first failure the connection to a peer that has ended may still seem to be there.
 const LOST: Duration = Duration::from_secs(2);
 
 pub(super) fn mixed(role: &Role<'_>) -> anyhow::Result<()> {
@@ -45,7 +45,7 @@ pub(super) fn mixed(role: &Role<'_>) -> anyhow::Result<()> {
     }
 }
 
-/// The negative control: a byte that the serving end changes after each write must be noticed by who reads it back.
+/// The negative control: the serving end changes a byte after each write, and the end that reads it back must notice.
 pub(super) fn noticed(role: &Role<'_>) -> anyhow::Result<()> {
     let mut traffic = Traffic::new(role)?;
     if role.connects() {
@@ -55,7 +55,7 @@ pub(super) fn noticed(role: &Role<'_>) -> anyhow::Result<()> {
         role.tell(&[])?;
     } else {
         traffic.spoil();
-        // Its own rounds end when the other end does not answer any more.
+        // Its own rounds end when the other end stops answering.
         while role.control.words_within(Duration::ZERO)?.is_none() {
             traffic.start_rounds(true)?;
             traffic.take_completions()?;

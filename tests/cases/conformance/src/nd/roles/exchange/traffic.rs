@@ -125,7 +125,7 @@ impl Traffic {
         result.map(|()| true)
     }
 
-    /// A Notify that waits is ended by what has come, taken or not.
+    /// Checks that a pending Notify ends with the completions that have arrived, taken or not.
     fn arrived(&mut self) -> anyhow::Result<()> {
         let Some(mut arrival) = self.arrival.take() else { return Ok(()) };
         ensure!(arrival.is_over_within(self.patience), "completions have come, and Notify waits");
@@ -169,7 +169,7 @@ impl Traffic {
         if arrival.is_over_within(limit) {
             return is(arrival.status()?, STATUS_SUCCESS, "Notify of the completion queue");
         }
-        // Wine returns before a request has reached the driver, and a ring can be read without it. This comes after the Notify.
+        // Wine returns before a request has reached the driver, and a ring can be read without the driver. This request follows the Notify.
         self.end.adapter.addresses()?;
         self.arrival = Some(arrival);
         Ok(())
