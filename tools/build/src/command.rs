@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -111,17 +111,31 @@ pub fn cargo(directory: &Path) -> Command {
     command
 }
 
+/// Shorter steps are not worth a line.
+const NOTICEABLE: Duration = Duration::from_secs(2);
+
+/// What the noticeable steps took, in the order in which they ended.
+static TAKEN: Mutex<Vec<(String, Duration)>> = Mutex::new(Vec::new());
+
 /// Says what begins, does it, and says how long it took if that was noticeable; all on standard error, because
 /// standard output belongs to what the user asked for.
 pub fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     eprintln!("-- {what}");
     let start = Instant::now();
-    let result = work().with_context(|| format!("{what} failed"))?;
-    let seconds = start.elapsed().as_secs_f64();
-    if seconds >= 2.0 {
-        eprintln!("   {what}: {seconds:.1} s");
+    let result = work().with_context(|| format!("{what} failed"));
+    let taken = start.elapsed();
+    if taken >= NOTICEABLE {
+        eprintln!("   {what}: {:.1} s", taken.as_secs_f64());
+        TAKEN.lock().unwrap_or_else(PoisonError::into_inner).push((what.to_owned(), taken));
     }
-    Ok(result)
+    result
+}
+
+/// A table of what each [`step`] has taken.
+pub fn times() -> String {
+    let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let lines = taken.iter().map(|(what, taken)| format!("{:7.1}  {what}\n", taken.as_secs_f64()));
+    std::iter::once("seconds  step\n".to_owned()).chain(lines).collect()
 }
 
 fn program(command: &Command) -> String {

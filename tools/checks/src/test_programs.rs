@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use build::command::{cargo, line};
+use build::command::{cargo, line, step};
 use build::paths;
 use serde::Deserialize;
 
@@ -50,7 +50,8 @@ pub struct Tests<'a> {
 pub fn run(tests: &Tests<'_>, tally: &mut Tally) -> Result<()> {
     let mut build = cargo(tests.workspace);
     build.arg("test").args(tests.packages).args(["--no-run", "--message-format=json-render-diagnostics"]);
-    let built = build.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
+    build.stderr(Stdio::inherit());
+    let built = step("building the tests", || build.output().context("cannot start cargo"))?;
     ensure!(built.status.success(), "{} ended with {}", line(&build), built.status);
     let built = String::from_utf8(built.stdout)?;
     let mut jobs = built.lines().filter_map(|line| job(line).transpose()).collect::<Result<VecDeque<_>>>()?;

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use build::command::{cargo, run, step};
+use build::command::{cargo, run, step, times};
 use build::{cross, dist, inf, paths, setup};
 use checks::tally::Tally;
 use checks::test_programs::{self, Tests};
@@ -45,6 +45,7 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
     });
     let kept = promises::kept(&root, &tally.names);
     tally.check("all that the documents name as tests has passed", kept);
+    print!("{}", times());
     println!("{tally}");
     Ok(if tally.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -93,7 +94,7 @@ fn on_linux(root: &Path, full: bool, tally: &mut Tally) {
         // Without its instrumentation the tests of hostile, model and peer run the bodies of its targets.
         tally.check("a short run of the fuzzer", fuzz::smoke());
     }
-    let counted = bench::build().and_then(|program| instructions::check(&program));
+    let counted = step("counting instructions", || instructions::check(&bench::build()?));
     tally.check("posts and polls keep their budget of instructions", counted);
 }
 
