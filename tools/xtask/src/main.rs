@@ -29,7 +29,7 @@ enum Task {
     Run,
     /// Run every test: the workspace, lints, the driver under Wine; the last line counts them
     Test {
-        /// Ten times the random work, and the fuzzer
+        /// Ten times the random work, with new seeds
         #[arg(long)]
         full: bool,
     },
@@ -80,10 +80,7 @@ enum Task {
     Fuzz {
         /// The fuzz target, of tests/random/fuzz: ndk_calls, ioctls, rings, mpa or receive; all if none is given
         target: Option<String>,
-        /// Stop after so many inputs
-        #[arg(long, conflicts_with = "seconds")]
-        runs: Option<u64>,
-        /// Stop after so many seconds
+        /// Stop each target after this number of seconds
         #[arg(long, default_value_t = 60)]
         seconds: u64,
     },
@@ -137,9 +134,7 @@ fn perform(task: Task) -> Result<ExitCode> {
             let (program, arguments) = command.split_first().context("no program named")?;
             return run::program(program, arguments, &addresses);
         }
-        Task::Fuzz { target, runs, seconds } => {
-            fuzz::fuzz(target.as_deref(), runs.map_or(fuzz::Limit::Seconds(seconds), fuzz::Limit::Runs))?;
-        }
+        Task::Fuzz { target, seconds } => fuzz::fuzz(target.as_deref(), seconds)?,
         Task::TwoProcesses { computers, hosted, mixed, seconds } => {
             let count = match (computers, hosted, mixed) {
                 (true, ..) => Count::Two,

@@ -11,7 +11,7 @@ use build::command::{cargo, run, step, times};
 use build::{cross, dist, inf, paths, setup};
 use checks::tally::Tally;
 use checks::test_programs::{self, Tests};
-use checks::{bench, fuzz, instructions, promises};
+use checks::{bench, instructions, promises};
 use under_wine::wine_tests;
 
 /// Built alone: its dependencies have a feature that those of the others must not have.
@@ -90,10 +90,6 @@ fn on_linux(root: &Path, full: bool, tally: &mut Tally) {
     // Shows S1401.
     tally.check("inf/softndk.inx keeps the rules", inf::lint());
     lints(root, tally);
-    if full {
-        // Without its instrumentation the tests of hostile, model and peer run the bodies of its targets.
-        tally.check("a short run of the fuzzer", fuzz::smoke());
-    }
     let counted = step("counting instructions", || instructions::check(&bench::build()?));
     tally.check("posts and polls keep their budget of instructions", counted);
 }

@@ -1,6 +1,6 @@
 //! Short runs of the fuzz targets, without the fuzzer. `SOFTNDK_SEED` repeats one, `SOFTNDK_FULL=1` makes them ten times as many.
 
-use std::time::Duration;
+use std::{fs, path::Path, time::Duration};
 
 use hostile::{Finding, Outcomes, Script, bytes, decode, ioctls, rings};
 use simkernel::{seeds, watchdog};
@@ -32,6 +32,25 @@ fn play<O: for<'a> arbitrary::Arbitrary<'a> + std::fmt::Debug>(
     }
     println!("{operations} operations, {} outcomes", all.len());
     assert!(!is_all || all.len() >= least_outcomes, "only {} outcomes", all.len());
+}
+
+/// Plays the inputs from which the fuzzer starts.
+fn play_inputs<O: for<'a> arbitrary::Arbitrary<'a> + std::fmt::Debug>(
+    target: &str,
+    run: fn(&Script<O>) -> Result<Outcomes, Finding>,
+) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
+    for input in fs::read_dir(corpus).unwrap() {
+        let path = input.unwrap().path();
+        let script = decode(&fs::read(&path).unwrap());
+        watchdog(LIMIT, || run(&script)).unwrap_or_else(|Finding(what)| panic!("{}: {what}", path.display()));
+    }
+}
+
+#[test]
+fn inputs_of_the_fuzzer() {
+    play_inputs("rings", rings::run);
+    play_inputs("ioctls", ioctls::run);
 }
 
 // Shows T21, T24.

@@ -1,6 +1,6 @@
 //! Short runs of the fuzz targets, without the fuzzer. `SOFTNDK_SEED` repeats one, `SOFTNDK_FULL=1` makes them ten times as many.
 
-use std::time::Duration;
+use std::{fs, path::Path, time::Duration};
 
 use iwarp::{
     mpa::{FrameKind, MpaFrame, RtrKinds},
@@ -17,6 +17,22 @@ use simkernel::{seeds, watchdog};
 
 /// Longer than one of them takes.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Plays the inputs from which the fuzzer starts.
+fn play_inputs(target: &str, run: impl Fn(&[u8]) -> Result<(), Finding>) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
+    for input in fs::read_dir(corpus).unwrap() {
+        let path = input.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        watchdog(LIMIT, || run(&bytes)).unwrap_or_else(|Finding(what)| panic!("{}: {what}", path.display()));
+    }
+}
+
+#[test]
+fn inputs_of_the_fuzzer() {
+    play_inputs("receive", |bytes| hostile::run(&hostile::decode(bytes)).map(drop));
+    play_inputs("mpa", mpa::run);
+}
 
 // Shows T33, T57.
 #[test]
