@@ -15,7 +15,7 @@ use ndk_abi::softndk_ioctl::{IOCTL_SOFTNDK_ATTACH, SOFTNDK_DIAGNOSTICS};
 
 use crate::{
     Carrier, Transport,
-    client::{Client, Path, nd_handle},
+    client::{Client, PAUSE, Path, nd_handle},
     complaints::Complaints,
     error,
 };
@@ -205,7 +205,7 @@ impl<'t> Bench<'t> {
                 return Ok(());
             }
             anyhow::ensure!(Instant::now() < deadline, "left in the driver after the case: {}", left.join(", "));
-            thread::yield_now();
+            thread::sleep(PAUSE);
         }
     }
 }

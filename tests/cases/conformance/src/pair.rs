@@ -19,7 +19,7 @@ use ndk_abi::{
 use crate::{
     Carrier,
     bench::Bench,
-    client::{Adapter, Client, Connector, Cq, Listener, Mr, Pd, Qp, QpSize, ReadLimits},
+    client::{Adapter, Client, Connector, Cq, Listener, Mr, PAUSE, Pd, Qp, QpSize, ReadLimits},
     error,
 };
 
@@ -294,7 +294,7 @@ pub(crate) fn when_free<T>(patience: Duration, listen: impl Fn() -> error::Resul
     loop {
         match listen() {
             Err(error::Error::Refused { status: STATUS_SHARING_VIOLATION, .. }) if Instant::now() < deadline => {
-                thread::yield_now();
+                thread::sleep(PAUSE);
             }
             listened => return listened,
         }

@@ -207,7 +207,7 @@ impl Client {
                 let awaited = format!("{count} requests to be pended, {pended} are");
                 return Err(Error::Stalled { awaited, after: self.patience });
             }
-            thread::yield_now();
+            thread::sleep(PAUSE);
         }
     }
 }
@@ -362,6 +362,9 @@ macro_rules! object {
     };
 }
 use object;
+
+/// Between two looks at the driver: a control code costs Wine several calls of its server, which delays what the case waits for.
+pub(crate) const PAUSE: Duration = Duration::from_millis(1);
 
 /// The input of a request that names one object.
 #[must_use]
