@@ -26,8 +26,8 @@ pub(crate) struct Targets {
     /// It could be registered by a request, and is not.
     pub(crate) fast: Region,
     window: Arc<MemoryWindow<SimKernel>>,
-    /// A window on all, without the right to read.
-    pub(crate) not_read_by_window: Arc<MemoryWindow<SimKernel>>,
+    /// Bound over `all`, without the right to read.
+    pub(crate) write_only_window: Arc<MemoryWindow<SimKernel>>,
     /// Bytes of all pages.
     pub(crate) size: u64,
     /// What was deregistered.
@@ -45,9 +45,9 @@ impl Targets {
         MemoryRegion::initialize_fast(&fast, 4, true).unwrap();
         let all = side.region_of(&side.pd, remote).unwrap();
         let size = side.pages.size() as u64;
-        let not_read_by_window = MemoryWindow::new(&side.pd).unwrap();
+        let write_only_window = MemoryWindow::new(&side.pd).unwrap();
         let bind_range = BindRange { address: BASE, length: size, access: Access::REMOTE_WRITE };
-        side.post(1, &[], Post::Bind(&not_read_by_window, &all, bind_range)).unwrap();
+        side.post(1, &[], Post::Bind(&write_only_window, &all, bind_range)).unwrap();
         assert_eq!(side.completed(1), [(1, Ok(()))]);
         Self {
             all,
@@ -56,7 +56,7 @@ impl Targets {
             not_read: side.region_of(&side.pd, remote.difference(Access::REMOTE_READ)).unwrap(),
             fast,
             window: MemoryWindow::new(&side.pd).unwrap(),
-            not_read_by_window,
+            write_only_window,
             size,
             gone: gone.token(),
             privileged: ProtectionDomain::privileged_token(&side.pd).unwrap(),

@@ -57,7 +57,7 @@ pub(crate) fn all() -> Vec<Break> {
         }),
         of("right of a read, then bounds", Cause::ACCESS, All, |to| vec![read(1, 8, to.not_read.token(), 0)]),
         of("right of a read by a window, then bounds", Cause::ACCESS, All, |to| {
-            vec![read(1, 8, to.not_read_by_window.token(), 0)]
+            vec![read(1, 8, to.write_only_window.token(), 0)]
         }),
         of("domain of a read, then bounds", Cause::NOT_OF_STREAM, All, |to| vec![read(1, 8, to.foreign.token(), 0)]),
         of("end of all of a read, then bounds", Cause::WRAP, All, |to| vec![read(1, 8, to.all.token(), u64::MAX)]),
