@@ -131,7 +131,7 @@ pub fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     result
 }
 
-/// A table of what each [`step`] has taken.
+/// A table of the noticeable steps. A step can contain others, and two threads have steps at the same time: the lines do not add up.
 pub fn times() -> String {
     let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let lines = taken.iter().map(|(what, taken)| format!("{:7.1}  {what}\n", taken.as_secs_f64()));

@@ -51,7 +51,8 @@ pub fn run(tests: &Tests<'_>, tally: &mut Tally) -> Result<()> {
     let mut build = cargo(tests.workspace);
     build.arg("test").args(tests.packages).args(["--no-run", "--message-format=json-render-diagnostics"]);
     build.stderr(Stdio::inherit());
-    let built = step("building the tests", || build.output().context("cannot start cargo"))?;
+    let what = format!("building the tests: {}", tests.packages.join(" "));
+    let built = step(&what, || build.output().context("cannot start cargo"))?;
     ensure!(built.status.success(), "{} ended with {}", line(&build), built.status);
     let built = String::from_utf8(built.stdout)?;
     let mut jobs = built.lines().filter_map(|line| job(line).transpose()).collect::<Result<VecDeque<_>>>()?;
