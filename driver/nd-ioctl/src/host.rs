@@ -1,5 +1,4 @@
-//! The interface between the control device and the kernel that it runs in, or a stand-in for that kernel. Each front end implements it
-//! once.
+//! The interface between the control device and the kernel that it runs in, or a stand-in for that kernel.
 #![allow(unsafe_code, reason = "traits whose implementers promise memory validity to an NDK provider")]
 
 use core::net::IpAddr;

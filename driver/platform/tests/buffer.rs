@@ -65,7 +65,7 @@ fn what_was_accepted_has_more_room_when_it_has_spoken() {
     assert_eq!(room(&mut buffer), FIRST - 3);
 }
 
-/// The room doubles after one receive has filled all of it, up to the size of one request.
+/// The room doubles after one receive has filled all of it, up to [`LARGEST_TRANSFER`].
 #[test]
 fn a_full_buffer_doubles() {
     let _kernel = boot();
@@ -155,7 +155,7 @@ fn what_is_left_moves_when_it_must() {
     }
 }
 
-/// The room doubles after more than half of it was filled, up to the size of one request.
+/// The room doubles after more than half of it was filled, up to [`LARGEST_TRANSFER`].
 #[test]
 fn what_goes_has_more_room_when_it_needs_it() {
     let kernel = boot();

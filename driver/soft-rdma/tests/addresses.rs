@@ -1,4 +1,4 @@
-//! Listens and connects that fail because of TCP's addresses and ports, which other processes use too.
+//! What TCP answers to listens and connects: other processes and machines use addresses and ports too.
 
 mod common;
 

@@ -379,7 +379,7 @@ fn a_disconnect_is_seen_by_the_peer() {
         assert!(disconnect(active).is_ok());
         assert_eq!(statuses(&completions(active, 1)), [Err(Error::Canceled)]);
         wait_until(|| passive.device.counters().read()[Counter::ActiveConnections] == 0);
-        // The send has arrived, and is cancelled with the receive.
+        // The post is accepted, and its send is cancelled with the receive.
         QueuePair::post(&passive.queue_pair, 1, &[], Flags::SILENT_SUCCESS, Post::Send(None)).unwrap();
         assert!(passive.completions().is_empty(), "nothing is flushed before the consumer does");
         QueuePair::flush(&passive.queue_pair);

@@ -150,7 +150,7 @@ fn connections_that_are_over_do_not_take_an_address() {
     assert_eq!(op.wait(), Ok(0));
 }
 
-/// A port of IPv4 and the port of that number of IPv6 are two addresses.
+/// One port number gives two addresses, of IPv4 and of IPv6.
 #[test]
 fn ipv6_is_ipv6_only() {
     let Some(_) = any_v6() else { return };

@@ -237,7 +237,7 @@ fn it_needs_a_connection_and_a_registered_region() {
     scene.close();
 }
 
-/// A window belongs to the queue pair that bound it (InfiniBand's type 2): a connection of another queue pair in the domain is refused.
+/// A window belongs to the queue pair that bound it (InfiniBand's type 2): the peer of another queue pair in the domain has no access.
 // Shows S603, T28.
 #[test]
 fn a_window_is_of_its_queue_pair() {

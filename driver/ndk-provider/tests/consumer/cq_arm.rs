@@ -96,7 +96,7 @@ fn rule_3_entries_that_were_there_at_the_callback_satisfy_nothing() {
     pair.close();
 }
 
-/// Rule 5, at its edge: the first arm is satisfied, its callback is not called yet. The second arm waits for a later completion.
+/// Rule 5, at its edge: the first arm is satisfied, its callback is not called yet. The second arm is for completions after that call.
 #[test]
 fn rule_5_a_second_arm_while_a_notification_is_due_is_kept() {
     let world = World::new();
@@ -201,7 +201,7 @@ fn rule_7b_a_polling_thread_is_woken_for_everything() {
     }
 }
 
-/// Rule 10: once the close is complete, the provider calls no callback, also when a notification was due or the peer sends.
+/// Rule 10: once the close is complete, the provider calls no callback, even if a notification was due.
 // Shows S307.
 #[test]
 fn rule_10_no_callback_after_the_close() {

@@ -63,7 +63,7 @@ fn both_end(world: &World, ways: [Way; 2], seed: u64) {
         ends.map(|end| end.join().expect("no panic"))
     });
     for ended in [&ours, &theirs] {
-        // The first disconnect succeeds in any case; after it there is no connection to disconnect.
+        // The first disconnect succeeds, even if the peer has ended the connection; after it there is no connection to disconnect.
         for (nth, disconnect) in ended.disconnects.iter().enumerate() {
             let status = disconnect.wait();
             let expected = if nth == 0 { STATUS_SUCCESS } else { STATUS_CONNECTION_INVALID };
@@ -95,7 +95,7 @@ fn both_end(world: &World, ways: [Way; 2], seed: u64) {
     pair.listener.close_now();
 }
 
-/// Checks that the disconnect event was called where networkdirect-disconnect-scheme says so.
+/// Checks that the disconnect event was called, or not, as networkdirect-disconnect-scheme says.
 fn check_events(event: &Waiter, [own, other]: [Way; 2], ended: &Ended) {
     let calls = event.calls();
     let ends = |way| !matches!(way, Nothing | Flush);

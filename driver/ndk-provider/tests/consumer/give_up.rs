@@ -143,7 +143,7 @@ fn close_before_anything_was_delivered() {
     drop(held);
     close.succeed();
     assert_eq!(connect.wait(), STATUS_CANCELLED);
-    // The connect event was called, although the active side has closed, or not at all.
+    // The connect event may be called, although the active side has closed.
     world.settle();
     if scene.listener.events.count() == 1 {
         let passive = scene.listener.take();

@@ -22,7 +22,7 @@ fn invalidate(pair: &Pair, token: u32) {
     assert_eq!(pair.active.expect(2, STATUS_SUCCESS).Type, NdkOperationTypeSend);
 }
 
-/// When the receive has completed, the window is unbound: the consumer may deregister its region, or bind it again.
+/// When the receive has completed, the window is unbound: its region may be closed, and the window bound again.
 // Shows S630.
 #[test]
 fn the_window_is_unbound() {
@@ -95,8 +95,8 @@ fn the_token_of_a_waiting_bind_aborts_the_connection() {
     scene.close();
 }
 
-/// A peer sends the token of a window that another queue pair bound, of its own domain or of another one: its connection is aborted, and the
-/// peer of the binding queue pair can still use the window.
+/// The peer of another queue pair, in the window's domain or in another one, sends the window's token: its connection is aborted, and the
+/// window still works.
 // Shows T28, T35.
 #[test]
 fn a_window_of_another_connection_is_safe() {

@@ -189,7 +189,7 @@ fn posts_in_the_middle_of_a_flush() {
     pair.close();
 }
 
-/// A post calls no consumer's callback of another request: in the middle of a flush it cancels only its own request.
+/// A post calls no callback: in the middle of a flush it cancels only its own request.
 #[test]
 fn a_post_in_the_middle_of_a_flush_gives_up_no_other_request() {
     // Each post schedules the engine, which may close the second region on another processor.

@@ -96,7 +96,7 @@ fn endpoints_come_and_go() {
     scene.passive.close();
 }
 
-/// The lists name the process that opened each object; the two sides of a connection may belong to different ones.
+/// The lists name the process that created each object; the two sides of a connection may belong to different ones.
 // Shows S1304.
 #[test]
 fn owners() {

@@ -145,7 +145,7 @@ fn the_two_kinds_of_region_do_not_mix() {
     pd.close_now();
 }
 
-/// The results of a write and of a read, by the region's rights; the requester sees the first status.
+/// What the requester gets for a write and for a read, by the region's rights.
 // Shows S501.
 #[test]
 fn remote_rights() {

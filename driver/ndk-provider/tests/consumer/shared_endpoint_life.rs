@@ -156,7 +156,7 @@ fn close_during_an_attempt() {
     shared.close_now();
 }
 
-/// Threads connect between one pair of addresses, and are refused: one attempt at a time has the pair, and each thread gets it in the end.
+/// One attempt at a time has a pair of addresses, until the passive side refuses it; each of three threads gets the pair 100 times.
 #[test]
 fn threads_share_one_pair_of_addresses() {
     let world = World::new();

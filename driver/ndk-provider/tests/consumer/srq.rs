@@ -116,7 +116,7 @@ fn waiting_senders_are_served() {
     scene.close();
 }
 
-/// A queue pair that waits, and is then flushed, leaves the receives to the other queue pair.
+/// A waiting send is flushed, and its connection ends: the receive is left to the other queue pair.
 // Shows S406.
 #[test]
 fn a_waiting_queue_pair_may_go_away() {

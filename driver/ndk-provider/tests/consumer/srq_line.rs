@@ -10,8 +10,7 @@ use ndk_abi::status::{STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_SUCCES
 
 use crate::kit::{Cq, HeldProcessors, Options, Pair, QpSizes, Srq, Unconnected, World};
 
-/// Connections whose passive sides share a queue, a domain and completion queues; their active sides share a domain and completion queues
-/// too.
+/// Connections: the passive sides share a queue, a domain and completion queues; the active sides share a domain and completion queues.
 struct Scene {
     srq: Srq,
     pairs: Vec<Pair>,

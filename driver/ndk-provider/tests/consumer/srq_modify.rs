@@ -197,7 +197,7 @@ fn flush_cancels_the_receive_that_was_taken() {
     scene.close();
 }
 
-/// The consumer closes the shared queue first: its queue pair may use it until it is closed itself, and then the close completes.
+/// The consumer closes the shared queue first: the close completes when the last queue pair is closed, which may use the queue until then.
 #[test]
 fn close_waits_for_the_queue_pairs() {
     let world = World::new();

@@ -209,7 +209,7 @@ pub fn push(ring: &mut Writer<Mapped>, head: &SOFTNDK_POST, sges: &[SOFTNDK_SGE]
     ring.push(&words(head.as_bytes()), &words(sges.as_bytes())).is_ok()
 }
 
-/// Connects `active`, a connector and a queue pair of one user, with `passive`, a pair of these of a second user, which listens.
+/// Connects `active`, a connector and a queue pair of `from`, to `passive`, a connector and a queue pair of `to`, which listens.
 pub fn connect(from: &User<'_>, active: [u64; 2], to: &User<'_>, passive: [u64; 2], listener: u64) {
     let address: SOCKADDR_INET = to.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(listener)).unwrap();
     let requested = to.get_request(listener, passive[0]);

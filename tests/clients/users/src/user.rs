@@ -96,7 +96,7 @@ impl<'a> User<'a> {
         Self::of_process(device, PROCESS)
     }
 
-    /// As [`User::new`] without PROVIDER_INIT, of this process.
+    /// As [`User::stranger`], of this process.
     pub fn of_process(device: &'a Device<TestHost>, process: u64) -> Self {
         let file = Arc::new(device.open(process).unwrap());
         Self { file, process, lives: AtomicU32::new(i32::MAX.cast_unsigned()), device }

@@ -23,7 +23,7 @@ impl<'a> Shortage<'a> {
         Self { session, state: Mutex::default() }
     }
 
-    /// Has the allocation after `others` ones fail, whichever user it is for.
+    /// Makes the allocation after `others` more fail, for any user.
     pub(crate) fn begin(&self, others: u8) {
         let mut state = self.state();
         // One at a time.

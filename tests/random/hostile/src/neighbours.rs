@@ -1,4 +1,4 @@
-//! Two users that keep the rules, each of a process of its own, with connected queue pairs over rings. No other user can reach them.
+//! Two users that keep the rules, each in its own process, with connected queue pairs over rings. No other user can reach them.
 
 use nd_ioctl::Device;
 use nd_rings::{Mapped, Writer, user::CompletionRing};

@@ -1,5 +1,5 @@
-//! The NDK provider against a reference model: both perform each operation; when none is under way, both must have the same results,
-//! callbacks, completions and memory.
+//! The NDK provider against a reference model: both perform each operation; when none is under way, their results, callbacks,
+//! completions and memory must be equal.
 //!
 //! [`Session`] is the executor, [`Operation`] what it executes; the random tests and the fuzz target share both.
 

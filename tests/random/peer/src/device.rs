@@ -308,10 +308,10 @@ impl Side {
         completions
     }
 
-    /// Takes `count` completions: their contexts and statuses.
+    /// Takes completions until there are `count` or more: their contexts and statuses.
     ///
     /// # Panics
-    /// If there are more, or fewer.
+    /// If there are fewer.
     #[must_use]
     pub fn completed(&self, count: usize) -> Vec<(usize, Status)> {
         let found = std::cell::RefCell::new(Vec::new());

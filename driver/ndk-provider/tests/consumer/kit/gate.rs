@@ -59,7 +59,7 @@ impl Gate {
         }
     }
 
-    /// Lets the waiting threads pass.
+    /// Lets all threads pass.
     pub(crate) fn open(self) {}
 }
 

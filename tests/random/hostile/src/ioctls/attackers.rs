@@ -152,7 +152,7 @@ impl<'a> Attackers<'a> {
         Ok(std::mem::take(&mut locked(&self.known).outcomes))
     }
 
-    /// Carries on the cancel routines that have begun. The close of a file may wait for them.
+    /// Finishes the cancel routines that have begun. The close of a file may wait for them.
     pub(super) fn finish_cancels(&self) {
         let halves = std::mem::take(&mut locked(&self.known).halves);
         halves.into_iter().for_each(|(file, id)| file.cancel(id));

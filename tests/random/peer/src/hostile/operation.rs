@@ -141,8 +141,8 @@ pub enum Operation {
     PostRead(u8),
     /// Others run.
     Pause(u8),
-    /// The clock advances by hundredths of a second.
+    /// The clock advances by this number of hundredths of a second.
     Wait(u8),
-    /// Bounds the bytes under way.
+    /// At most this number of bytes, plus one, are under way.
     Limit(u16),
 }

@@ -298,7 +298,7 @@ fn a_message_that_waits_for_its_receive_holds_no_completion_back() {
             side.receive(12, 0x8000, 64);
             assert_eq!(side.completed(1), [(12, Ok(()))]);
             kernel.flush_dpcs();
-            // The device answers the reads that arrived before, and confirms the send below.
+            // The peer takes the reads that the device has sent since: the next segment is the send below.
             while raw.ulpdu_that_has_come().is_some() {}
             send(side, 13);
             is_send(raw, 3);

@@ -68,7 +68,7 @@ fn the_peer_goes() {
                 let graceful = whole && goes == Goes::Finishes;
                 assert_eq!(reason, u32::from(!graceful), "after {name}");
                 if graceful {
-                    // The device cannot send any more: the peer does not wait for the consumer.
+                    // The device ends the stream, as it can send nothing: the peer does not wait for the consumer.
                     assert_eq!(raw.rest(), (Vec::new(), Ok(())), "no Terminate");
                     // Until the consumer has had enough, its receives wait.
                     assert!(side.completions().is_empty());
@@ -105,7 +105,7 @@ fn the_peer_resets_behind_a_message_that_waits() {
     }
 }
 
-/// The device never answers a Terminate by a Terminate, with any cause, in the RFC's order of bits or in siw's.
+/// The device never answers a Terminate with a Terminate, for any cause, in the RFC's order of bits or in siw's.
 // Shows S809.
 #[test]
 fn the_peer_terminates() {

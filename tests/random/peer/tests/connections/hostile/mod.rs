@@ -1,4 +1,4 @@
-//! Peers that take as much as they can, and do not close: the device bounds what they hold, serves other peers, and ends each connection.
+//! Peers that take as much as they can: the device bounds what they hold, serves other peers, and ends each connection.
 
 mod connects;
 mod traffic;
