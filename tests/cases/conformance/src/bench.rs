@@ -49,7 +49,7 @@ pub fn run(case: &Case, transport: Box<dyn Transport>, path: Path, patience: Dur
     run_on(case, transport, None, path, patience).map(|(notes, _)| notes)
 }
 
-/// As [`run`], on two machines with a wire between them: connections are made from `here` to `there`. True: the case made one.
+/// As [`run`], on two machines with a wire between them: connections are made from `here` to `there`. True: the case has used `there`.
 pub fn run_apart(
     case: &Case,
     here: Box<dyn Transport>,

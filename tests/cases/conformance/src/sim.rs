@@ -30,7 +30,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Boots; waits until the other simulated kernel of the process has ended.
+    /// Boots; waits while another simulated kernel of the process runs.
     ///
     /// # Panics
     /// When the device cannot be made.

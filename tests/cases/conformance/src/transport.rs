@@ -1,4 +1,4 @@
-//! The way to a device: opens it and carries its IOCTLs.
+//! What opens a device and carries its IOCTLs.
 //!
 //! A transport moves bytes and statuses and adds nothing: what a status means is the [client](crate::client)'s business.
 

@@ -45,7 +45,7 @@ impl Agent {
         self.gone.get().is_some()
     }
 
-    /// Waits for the answer, for `limit` and [`LIMIT`]. None: the process has ended.
+    /// Asks, and waits for `limit` + [`LIMIT`] at most. None: the process has ended.
     fn ask(&self, ask: &Ask, limit: Duration) -> Option<Answer> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let heard = || -> io::Result<Answer> {
@@ -155,7 +155,7 @@ struct OtherRequest {
     pended: bool,
 }
 
-/// The completion of a request whose process has ended.
+/// The completion of a request after the agent's process has ended.
 fn removed() -> Completion {
     Completion { status: STATUS_DEVICE_REMOVED, information: 0, output: Vec::new() }
 }

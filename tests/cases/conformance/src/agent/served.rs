@@ -18,7 +18,7 @@ type Device = Box<dyn Transport + Send>;
 /// Makes one.
 type Boot = Box<dyn Fn() -> Device + Send + Sync>;
 
-/// Boots devices, and performs the requests of the first process that connects, until that process ends.
+/// Maps the buffers of the first process that connects, and performs requests until that process ends.
 ///
 /// # Errors
 /// No process connects, or its buffers cannot be mapped.

@@ -14,7 +14,7 @@ use crate::{
     pair::{Pair, Site, refused},
 };
 
-/// The number of rounds of plain events in which a wrong notification would have arrived.
+/// Rounds of plain events: enough for a wrong notification to arrive.
 const ROUNDS: usize = 20;
 
 /// One send from `a` to `b`, finished on both sides, as far as the sender can tell; `b`'s completion is not polled.

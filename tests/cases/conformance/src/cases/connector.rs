@@ -341,7 +341,7 @@ pub(super) fn binds(bench: &Bench<'_>) -> anyhow::Result<()> {
     let completion = a.connector.address_sized(size_of::<SOCKADDR_INET>())?;
     ensure!(completion.status == STATUS_CONNECTION_INVALID, "the address before a bind: {}", completion.status);
     let connect = |connector: &Connector| connector.connect(&a.qp, address, limits, &[]);
-    // The listener has the address, so the connect is refused; the connector can still be used.
+    // The listener has the address, so the connect is refused; the queue pair can still be used.
     let (_other, taken) = a.site.listener()?;
     let in_use = Connector::new(&a.site.adapter)?;
     in_use.bind(taken)?;

@@ -85,7 +85,7 @@ pub(super) fn traffic(bench: &Bench<'_>) -> anyhow::Result<()> {
     let first = &both[0];
     let pair = Pair::new(bench)?;
     let (a, b) = (&pair.a.site.client, &pair.b.site.client);
-    // Over a wire, the initiator repeats its first frame, without data, if the responder has sent nothing: so the responder sends here.
+    // Over a wire, an initiator that has received no frame sends a second RTR message, which counts as a frame: so the responder sends first.
     exchange(&pair.b, &pair.a, &[7])?;
     let [before, _] = settled(a, b, &both)?;
     // Its sides, of which one is elsewhere over a wire.
@@ -127,7 +127,7 @@ pub(super) fn traffic(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An endpoint as it is compared: kind, flags without the owner's flag, whose owner must be a process, and addresses.
+/// An endpoint as it is compared: kind, flags without SOFTNDK_ENDPOINT_USER, which must be set, and addresses.
 type Endpoint = (u32, u32, Option<SocketAddr>, Option<SocketAddr>);
 
 fn endpoints(client: &Client, at_a_time: usize) -> anyhow::Result<Vec<Endpoint>> {

@@ -177,8 +177,8 @@ pub(super) fn connects(bench: &Bench<'_>) -> anyhow::Result<()> {
     let server = Site::with_cq_depth(&bench.there(), 1024)?;
     let (listener, address) = server.listener()?;
     let sites = (0..CLIENTS).map(|_| Site::new(bench)).collect::<anyhow::Result<Vec<_>>>()?;
-    // Any thread may get any connection request, so the two ends of a thread need not be connected to each other: no thread may end before
-    // all are connected.
+    // Any thread may get any connection request, so the two ends of a thread need not be connected to each other: no end may be dropped
+    // before all are connected.
     let all = Mutex::new(Vec::new());
     let (server, listener, connected) = (&server, &listener, &all);
     at_once(

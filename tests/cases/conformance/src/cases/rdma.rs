@@ -222,7 +222,7 @@ pub(super) fn no_reads(bench: &Bench<'_>) -> anyhow::Result<()> {
     let (listener, address) = b.site.listener()?;
     let limits = match a.site.carrier {
         Carrier::Device => [some, none],
-        // A device serves one read of the other device that confirms its sends, also if its consumer allows none.
+        // A device serves one read, by which the other device confirms its sends, also if its consumer allows none.
         Carrier::Wire => [ReadLimits { inbound: 8, outbound: 0 }, some],
     };
     connect_with(&a, &b, &listener, address, limits)?;

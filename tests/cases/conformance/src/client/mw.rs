@@ -11,7 +11,7 @@ use ndk_abi::{
 use super::{Mr, Object, Pd, Qp, Remote, nd_handle, object};
 use crate::error::Result;
 
-/// A memory window. It is freed before the region it is bound to.
+/// A memory window. It has to be dropped before the region it is bound to.
 pub struct Mw {
     object: Arc<Object>,
 }

@@ -16,8 +16,7 @@ pub struct Figures {
     pub posted: u64,
     /// Of those, reported.
     pub completed: u64,
-    /// Completions in queues that were closed with their process or adapter, or with a shared queue: the consumer does not see their
-    /// status.
+    /// Of the posted, not reported: their file or shared receive queue was closed, or their adapter removed.
     pub forgone: u64,
     /// Queues that were resized.
     pub resizes: u64,

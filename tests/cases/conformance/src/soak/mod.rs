@@ -1,8 +1,7 @@
 //! Random lives of consumers, for as long as one likes: they connect, move data that is compared, arm, resize, register, and end in any
 //! way, in mid-traffic too. Each work request has to be reported once and each control request has to end; what does not is lost.
 //!
-//! Runs on every front end of the IOCTLs. On the simulated kernel ([`simulated`]) calls of the kernel fail too, and the bytes that are left
-//! at the end are known.
+//! Runs on every front end of the IOCTLs. On the simulated kernel ([`simulated`]) calls of the kernel fail too, and its ledger must end clean.
 
 mod figures;
 mod life;

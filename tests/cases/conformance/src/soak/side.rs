@@ -1,4 +1,4 @@
-//! One side of a connection: its posts, and the completions and data that they have to lead to.
+//! One side of a connection: its posts, and the completions and data due for them.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -30,7 +30,7 @@ const SLOTS: usize = 32;
 /// Bytes.
 const SLOT: usize = 2048;
 const INLINE: usize = 256;
-/// Areas of a side's memory; each area has a number of slots.
+/// Areas of a side's memory, of [`SLOTS`] slots each.
 const SOURCE: usize = 0;
 const INBOX: usize = 1;
 /// Where the peer writes.
@@ -284,10 +284,9 @@ impl Side {
         let cq = if self.initiators.is_empty() { &self.end.site.receive_cq } else { &self.end.site.initiator_cq };
         let mut notify = cq.notify(Arm::Any);
         record.add().operations += 1;
-        // An earlier request may have been completed by a completion that precedes this arm (the race rule of NDKPI: poll, arm, poll).
+        // An earlier request may have reported a completion that precedes this arm (the race rule of NDKPI: poll, arm, poll).
         if !self.notifies.is_empty() {
-            // Wine returns before a request has reached the driver, and a ring can be read without the driver. This request follows the
-            // arm.
+            // Wine returns before the driver has a request, and a ring can be read without the driver. This request follows the arm.
             self.end.site.adapter.info()?;
             if self.take(false, record)? > 0 {
                 self.notifies.push(notify);

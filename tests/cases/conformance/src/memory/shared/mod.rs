@@ -17,7 +17,7 @@ mod system;
 pub(super) use system::{arena, give_back};
 pub use system::{join, share};
 
-/// The buffers of another process, after the given number of its changes.
+/// The number of changes to another process's buffers, and the buffers after them.
 static BORROWED: Mutex<(u64, BTreeMap<usize, Arc<Region>>)> = Mutex::new((0, BTreeMap::new()));
 
 /// The buffers of this process: the number of changes so far, and the start and length of each.

@@ -86,7 +86,7 @@ pub fn share(folder: &Path) -> io::Result<()> {
 /// There is no such folder.
 ///
 /// # Panics
-/// The buffers of a process are mapped already.
+/// A process was joined already.
 pub fn join(folder: &str) -> io::Result<()> {
     fs::read_dir(folder)?;
     assert!(JOINED.set(folder.into()).is_ok(), "joined twice");

@@ -159,7 +159,7 @@ pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn files(nd: &Nd) -> anyhow::Result<()> {
     let (adapter, _) = nd.adapter()?;
     let (other, _) = nd.adapter()?;
-    // If a request took the wrong adapter, it would wait there, or end this one.
+    // A request that reached the wrong adapter would wait there, or end this Notify.
     let theirs = other.cq(16)?;
     let mut untouched = theirs.notify(ND_CQ_NOTIFY_ANY)?;
     for (what, wrong) in

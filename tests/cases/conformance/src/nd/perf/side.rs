@@ -22,7 +22,7 @@ use crate::nd::{
     pair::End,
 };
 
-/// Slots that incoming data is placed in, in turn, so that it is not always one piece of memory.
+/// Slots for incoming data, used in turn, so that it is not always one piece of memory.
 pub(super) const SLOTS: usize = 4;
 /// Completions that are taken at a time.
 const BURST: usize = 32;
@@ -35,7 +35,7 @@ pub(super) struct Side {
     /// The longest message that there is room for.
     longest: usize,
     patience: Duration,
-    /// Whether its thread sleeps while it waits for completions: not if it plays both sides, and no other thread is waited for.
+    /// Whether its thread sleeps while it waits for completions: not if the thread plays both sides.
     sleeps: bool,
     /// Bytes that its requests have moved, or will.
     moved: Cell<u64>,

@@ -125,7 +125,7 @@ pub(super) fn serve(
     stream.set_nonblocking(false)?;
     let stream = ready(stream, patience)?;
     let served = stream.try_clone()?;
-    // When the thread ends, with an error or not, the client sees the connection end.
+    // The thread's result is not read: after an error the client's next read or write fails.
     thread::spawn(move || orders(&served));
     Ok(stream)
 }

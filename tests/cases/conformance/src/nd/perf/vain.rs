@@ -43,7 +43,7 @@ impl Vain {
         (self.looks, self.arrival) = (0, None);
     }
 
-    /// Another look was in vain. Returns when it is time to look again: after a while, with a queue, when a completion has arrived.
+    /// Counts a look in vain, and returns when it is time for the next: after a while, or when the Notify of `cq` has ended.
     pub(super) fn count(&mut self, cq: Option<&Cq>) -> anyhow::Result<()> {
         self.looks += 1;
         if let Some(mut arrival) = self.arrival.take() {
@@ -61,7 +61,7 @@ impl Vain {
         let waited = self.since.elapsed();
         ensure!(waited < self.limit, "nothing has come within {:?}", self.limit);
         match cq.filter(|_| self.sleeps) {
-            // Completions from before do not end it: the caller polls between this and sleeping.
+            // Earlier completions may not end the Notify: the caller polls between this and sleeping.
             Some(cq) if waited >= AWAKE => self.arrival = Some(cq.notify(ANY)?),
             None if waited >= WIDE_AWAKE => thread::sleep(NAP),
             _ => thread::yield_now(),

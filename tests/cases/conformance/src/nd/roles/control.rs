@@ -108,8 +108,7 @@ impl Control {
             if found.is_none() && !limit.is_zero() {
                 let mut arrival = cq.notify(ANY)?;
                 if !arrival.is_over_within(deadline.saturating_duration_since(Instant::now())) {
-                    // Wine returns before a request has reached the driver, and a ring can be read without the driver. This request follows
-                    // the Notify.
+                    // Wine returns before the driver has a request, and a ring can be read without the driver. This request follows the Notify.
                     self.end.adapter.addresses()?;
                 }
                 found = cq.poll(1)?.pop();
@@ -214,7 +213,7 @@ impl Control {
     }
 }
 
-/// Disconnect, which succeeds whichever end is first.
+/// Disconnect, which succeeds at both ends, in any order.
 pub(super) fn disconnected(connector: &impl both::Connector) -> anyhow::Result<()> {
     connector.disconnect()?.finish().context("Disconnect")
 }

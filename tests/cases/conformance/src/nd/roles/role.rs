@@ -52,7 +52,7 @@ impl<'n> Site<'n> {
 pub(super) enum Side {
     /// It connects, to this address.
     Connects(SocketAddr),
-    /// The end serves: this listener gets the connection requests.
+    /// It serves: this listener gets the connection requests.
     Serves(Listener),
 }
 

@@ -263,7 +263,7 @@ fn play(role: Role<'_>, case: &'static RoleCase) -> Played {
     Played { case, duration: started.elapsed(), here: here.map(|()| role.into_notes()), there }
 }
 
-/// Plays one end, and sends the other end its result: the results here, and there.
+/// Plays this end, and exchanges results with the other end. Returns the result here, and there.
 fn end_to_end<T>(
     role: &Role<'_>,
     act: impl FnOnce(&Role<'_>) -> anyhow::Result<T>,

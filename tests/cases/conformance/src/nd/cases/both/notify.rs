@@ -208,7 +208,7 @@ pub(in crate::nd) fn threads<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
         loop {
             let found = cq.get().poll(8)?.len();
             if taken.fetch_add(found, Relaxed) + found >= MESSAGES {
-                // The other threads have to see the count too.
+                // The cancellation lets the other threads see the count.
                 cq.get().cancel()?;
                 return Ok(());
             }

@@ -51,7 +51,7 @@ pub(in crate::nd) fn waits<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
     pair.b.qp.receive(1, &[])?;
     pair.a.qp.send(2, &[], 0)?;
-    // The thread does not look at the event before. GetOverlappedResult waits without a limit: the cancellation sets one.
+    // The thread has not looked at the event. GetOverlappedResult waits without a limit: the cancellation sets one.
     let (queue, patience, (over, is_over)) = (Shared::new(pair.b.receive_cq.clone()), nd.patience(), mpsc::channel());
     let result = thread::scope(|scope| {
         scope.spawn(move || match is_over.recv_timeout(patience) {

@@ -173,7 +173,7 @@ pub(in crate::nd) fn control(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All orders of release, with requests and posts under way: each request ends.
+/// Five parts of an end are released, in 20 orders, with requests and a post under way: each request ends.
 pub(in crate::nd) fn releases(nd: &Nd) -> anyhow::Result<()> {
     const PARTS: usize = 5;
     for first in 0..PARTS {

@@ -194,7 +194,7 @@ pub(in crate::nd) fn no_receive(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Handles that were never given out, of the peer, and of memory that is no longer registered.
+/// Handles that were never given out, the peer's, and handles of memory that is no longer registered.
 pub(in crate::nd) fn bad_handles(nd: &Nd) -> anyhow::Result<()> {
     for wrong in [SEND, READ, WRITE, RECEIVE] {
         for source in 0..3 {

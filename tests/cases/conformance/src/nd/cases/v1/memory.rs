@@ -29,7 +29,7 @@ pub(in crate::nd) fn register(nd: &Nd) -> anyhow::Result<()> {
         mr.register_part(part.clone()).with_context(|| format!("{part:?}"))?;
         mr.deregister().with_context(|| format!("{part:?}"))?;
     }
-    // Several registrations at a time, some of equal bytes, each with a handle of its own.
+    // Several registrations at a time, two of one buffer, each with a handle of its own.
     let mut several = vec![Mr::new(&adapter, 4096), Mr::new(&adapter, 4096), Mr::new(&adapter, 1 << 20)];
     several.iter().try_for_each(Mr::register)?;
     let again = several[0].again();

@@ -315,7 +315,7 @@ pub(in crate::nd) fn behind_a_failure(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     let (b, other) = (&fixture.pair.b, Mw::new(&fixture.pair.b.adapter, 0)?);
     fixture.bind(BOTH)?;
-    // They wait behind a send, for which the peer has no receive.
+    // The invalidation and the bind wait behind a send, for which the peer has no receive.
     b.qp.send(10, &[], 0)?;
     b.qp.invalidate(11, &fixture.mw, 0)?;
     b.qp.bind(12, &fixture.region, &other, 0, 64, BOTH)?;

@@ -1,4 +1,4 @@
-//! Calls that a program must not make, and calls at once.
+//! Calls that a program must not make, calls from several threads, and random calls.
 
 use std::{cell::Cell, net::SocketAddr};
 
@@ -88,7 +88,7 @@ pub(in crate::nd) fn lives(nd: &Nd) -> anyhow::Result<()> {
     })
 }
 
-/// Numbers that look random (Marsaglia, xorshift), alike in each run.
+/// Numbers that look random (Marsaglia, xorshift), equal in each run.
 struct Random(Cell<u64>);
 
 impl Random {
@@ -128,7 +128,7 @@ struct Things {
     done: Done,
 }
 
-/// The counts of a round.
+/// The counts of all rounds.
 #[derive(Default)]
 struct Done {
     requests: usize,

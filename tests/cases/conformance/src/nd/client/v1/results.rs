@@ -21,7 +21,7 @@ use crate::error::Result;
 /// The kind of a completion that tells of a window that the peer has invalidated.
 pub(crate) const REMOTE_INVALIDATION: i32 = 100;
 
-/// The content of an ND_RESULT outside of a request.
+/// The content of an ND_RESULT before the provider writes to it, and after its request.
 const UNTOUCHED: ND_RESULT = ND_RESULT { Status: HRESULT(0x7a7a_7a7a), BytesTransferred: 0x7a7a_7a7a_7a7a };
 
 static RESULTS: Mutex<Results> = Mutex::new(Results { under_way: BTreeMap::new(), over: Vec::new() });

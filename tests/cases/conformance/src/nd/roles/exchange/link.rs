@@ -76,7 +76,7 @@ enum Phase {
     Reading,
 }
 
-/// A connection. Fields are dropped in order, the users of others first: connector, queue pair, window, regions.
+/// A connection. Its fields are dropped in this order: connector, queue pair, window, regions.
 pub(super) struct Link {
     pub(super) lost: Option<Request>,
     pub(super) connector: Connector,
