@@ -174,7 +174,7 @@ impl Scene {
                 let connected = by_device_with(make, &adapter, &door, &reply);
                 let first = connected.raw.ulpdu().expect("what the initiator has to send first");
                 assert_eq!(first, frames::write(1, 0, &[]));
-                // Otherwise the device repeats its first message after a while.
+                // Otherwise the device repeats its first message when a timer has expired.
                 connected.raw.send_frames([&frames::write(1, 0, &[])]);
                 Self { connected, _listening: None, _door: Some(door), adapter }
             }

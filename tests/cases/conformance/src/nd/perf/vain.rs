@@ -43,7 +43,8 @@ impl Vain {
         (self.looks, self.arrival) = (0, None);
     }
 
-    /// Counts a look in vain, and returns when it is time for the next: after a while, or when the Notify of `cq` has ended.
+    /// Counts a poll that found no completion. Returns when the caller polls again: after a spin, a yield or `NAP`, or when the Notify of
+    /// `cq` has ended.
     pub(super) fn count(&mut self, cq: Option<&Cq>) -> anyhow::Result<()> {
         self.looks += 1;
         if let Some(mut arrival) = self.arrival.take() {

@@ -1,4 +1,4 @@
-//! Traffic of every kind over several connections, both ways at once, for a while; each end compares all data that arrives.
+//! Traffic of every kind over several connections, both ways at once, for a given time; each end compares all data that arrives.
 //!
 //! On each connection each end goes through rounds. In a round it writes to the peer's memory, through the window whose token it was
 //! told last, and sends a message; the peer compares the memory and the message, invalidates the window, binds it again and answers
