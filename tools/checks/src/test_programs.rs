@@ -14,9 +14,9 @@ use serde::Deserialize;
 use crate::passed_tests::Program;
 use crate::tally::{Tally, counted};
 
-/// What is run, and where its tests are; those of documentation are named by nobody.
+/// What is run, and where its tests are.
 struct Job {
-    program: Option<Program>,
+    program: Program,
     command: Command,
 }
 
@@ -41,8 +41,6 @@ pub struct Tests<'a> {
     pub packages: &'a [&'a str],
     /// Variables that the programs get.
     pub environment: &'a [(&'static str, String)],
-    /// Those in the documentation, too.
-    pub documentation: bool,
 }
 
 /// Builds tests, runs and counts them, and notes the names of those that passed. An error is one that no test counts, as when one does not
@@ -57,11 +55,6 @@ pub fn run(tests: &Tests<'_>, tally: &mut Tally) -> Result<()> {
     let built = String::from_utf8(built.stdout)?;
     let mut jobs = built.lines().filter_map(|line| job(line).transpose()).collect::<Result<VecDeque<_>>>()?;
     ensure!(!jobs.is_empty(), "{} has built no tests", line(&build));
-    if tests.documentation {
-        let mut command = cargo(tests.workspace);
-        command.args(["test", "--doc", "--no-fail-fast"]).args(tests.packages);
-        jobs.push_back(Job { program: None, command });
-    }
     jobs.iter_mut().for_each(|job| {
         job.command.envs(tests.environment.iter().map(|(name, value)| (*name, value)));
     });
@@ -99,7 +92,7 @@ fn job(said: &str) -> Result<Option<Job>> {
     let mut command = Command::new(executable);
     // As cargo does. trybuild reads the folder.
     command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
-    Ok(Some(Job { program: Some(program), command }))
+    Ok(Some(Job { program, command }))
 }
 
 /// Prints what it said, and counts. An error: it failed, but no test of it.
@@ -110,9 +103,7 @@ fn judge(job: &Job, output: &Output, tally: &mut Tally) -> Result<()> {
     eprint!("{errors}");
     let mut failures = 0;
     for line in said.lines() {
-        if let Some(program) = &job.program {
-            tally.names.line(program, line);
-        }
+        tally.names.line(&job.program, line);
         if let Some((passed, failed)) = counted(line) {
             tally.add(passed, failed);
             failures += failed;
@@ -139,7 +130,7 @@ mod tests {
         let job = job(&said("/t/debug/deps/flush-0123abcd", true)).unwrap().unwrap();
         assert_eq!(job.command.get_current_dir(), Some(&*paths::root().join("driver/soft-rdma")));
         let mut tally = Tally::default();
-        tally.names.line(&job.program.unwrap(), "test kept ... ok");
+        tally.names.line(&job.program, "test kept ... ok");
         assert!(tally.names.has_test("driver/soft-rdma/tests/flush.rs", "kept"));
         for other in [said("/t/debug/xtask", false), r#"{"reason":"build-finished"}"#.to_owned(), "no JSON".to_owned()]
         {
@@ -154,7 +145,8 @@ mod tests {
             let mut command = Command::new("sh");
             command.args(["-c", script]);
             let output = command.output().unwrap();
-            judge(&Job { program: None, command }, &output, tally)
+            let program = Program::new(Path::new("driver/soft-rdma"), Path::new("flush-0123abcd")).unwrap();
+            judge(&Job { program, command }, &output, tally)
         };
         let mut tally = Tally::default();
         let result = "test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";

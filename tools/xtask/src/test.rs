@@ -66,24 +66,16 @@ fn on_wine(full: bool) -> Tally {
 /// All that Linux can judge without Wine.
 fn on_linux(root: &Path, full: bool, tally: &mut Tally) {
     let variables = if full { vec![(FULL, "1".to_owned()), (SEEDS_FROM, first_seed())] } else { Vec::new() };
-    let workspace = Tests {
-        workspace: root,
-        packages: &["--workspace", "--exclude", PLANTED],
-        environment: &variables,
-        documentation: true,
-    };
+    let workspace =
+        Tests { workspace: root, packages: &["--workspace", "--exclude", PLANTED], environment: &variables };
     let tests = step("testing the workspace", || test_programs::run(&workspace, tally));
     tally.check("the workspace's tests build and run", tests);
     // Only the seeds that are known find each of these bugs: new ones are not asked for.
-    let planted = Tests {
-        packages: &["--package", PLANTED],
-        environment: variables.get(..1).unwrap_or_default(),
-        documentation: false,
-        ..workspace
-    };
+    let planted =
+        Tests { packages: &["--package", PLANTED], environment: variables.get(..1).unwrap_or_default(), ..workspace };
     let tests = step("looking for planted bugs", || test_programs::run(&planted, tally));
     tally.check("the tests with planted bugs build and run", tests);
-    let models = Tests { workspace: &loom(), packages: &["--workspace"], environment: &[], documentation: false };
+    let models = Tests { workspace: &loom(), packages: &["--workspace"], environment: &[] };
     let models = step("exploring the models", || test_programs::run(&models, tally));
     tally.check("the models build and run", models);
     formatting(root, tally);

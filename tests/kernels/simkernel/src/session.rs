@@ -89,28 +89,6 @@ pub fn boot_seeded(seed: u64) -> Session {
 
 impl Session {
     /// Has the `nth` allocation from now fail, on whatever thread; 1 is the next one.
-    ///
-    /// To have each allocation of a scenario fail in turn, with a clean ledger after each:
-    /// ```
-    /// use platform::{OutOfMemory, Slice};
-    /// use simkernel::{SimKernel, boot};
-    ///
-    /// fn scenario() -> Result<(), OutOfMemory> {
-    ///     let _outer = Slice::<_, SimKernel>::filled(10, 1_u8)?;
-    ///     let _inner = Slice::<_, SimKernel>::filled(20, 2_u8)?;
-    ///     Ok(())
-    /// }
-    ///
-    /// for nth in 1.. {
-    ///     let kernel = boot();
-    ///     let fault = kernel.fail_allocation(nth);
-    ///     assert_eq!(scenario().is_err(), fault.happened());
-    ///     if !fault.happened() {
-    ///         assert_eq!(nth, 3);
-    ///         break;
-    ///     }
-    /// }
-    /// ```
     pub fn fail_allocation(&self, nth: u64) -> Fault<'_> {
         Fault::plant(Point::Allocation, nth)
     }

@@ -28,6 +28,16 @@ fn four_sites() -> Result<(), OutOfMemory> {
 }
 
 #[test]
+fn each_allocation_fails_in_turn() {
+    let scenario = || memory(10).and_then(|_outer| memory(20)).map(drop);
+    for nth in 1..=3 {
+        let kernel = boot();
+        let fault = kernel.fail_allocation(nth);
+        assert_eq!((scenario().is_err(), fault.happened()), (nth < 3, nth < 3));
+    }
+}
+
+#[test]
 fn each_site_fails_once() {
     let mut outcomes = Vec::new();
     let faults = each_fault(boot, LIMIT, |_| four_sites(), |site, outcome| outcomes.push((site.cloned(), outcome)));
