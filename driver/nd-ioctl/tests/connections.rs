@@ -1,11 +1,14 @@
 //! Connections that are cancelled, refused, or cut off by the end of a process.
 
-use std::{thread, time::Duration};
+use std::{net::SocketAddr, thread, time::Duration};
 
-use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
+use ndk_abi::{nd_ioctl::*, ndkpi::*, sockaddr::SOCKADDR_INET, softndk_ioctl::*, status::*};
 use simkernel::{boot, boot_seeded, pause, scope, seeds, watchdog};
 use users::{
-    User, World, start,
+    User, World,
+    host::ADDRESSES,
+    rings::connect,
+    start,
     user::{handle, work},
 };
 use zerocopy::IntoBytes;
@@ -41,6 +44,23 @@ fn a_cancelled_connect_leaves_no_connection_behind() {
             assert_eq!(accept.wait(), STATUS_CONNECTION_REFUSED);
         }
     });
+}
+
+/// A connector that is bound to no address connects from the destination, if that is an address of the adapter.
+#[test]
+fn an_unbound_connector_connects_from_a_local_destination() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    for address in ADDRESSES {
+        let (listener, _) = user.listener(world.adapter, &SocketAddr::new(address, 0).to_string(), 1);
+        let [active, passive] = [0; 2].map(|_| user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter));
+        let [ours, theirs] = [0; 2].map(|_| user.qp(world.pd, world.cq));
+        connect(&user, [active, ours], &user, [passive, theirs], listener);
+        let from: SOCKADDR_INET = user.ask(IOCTL_ND_CONNECTOR_GET_ADDRESS, &handle(active)).unwrap();
+        assert_eq!(from.socket_addr().map(|from| from.ip()), Some(address));
+    }
 }
 
 #[test]

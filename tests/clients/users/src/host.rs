@@ -27,7 +27,8 @@ use platform::{PASSIVE_LEVEL, Passive, Platform as _, PoolQuota};
 use simkernel::{Mdl, Pages, SimKernel};
 
 pub const ADAPTER_ID: u64 = 0x0600_0000_0000_0007;
-pub const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+pub const ADDRESSES: [IpAddr; 3] =
+    [IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)), IpAddr::V6(Ipv6Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(10, 1, 2, 4))];
 
 /// The processors of group 0.
 pub const PROCESSORS: u64 = 0xff;

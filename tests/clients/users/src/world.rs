@@ -11,7 +11,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::{
     User,
-    host::ADAPTER_ID,
+    host::{ADAPTER_ID, ADDRESSES},
     user::{bind, handle, inet, registration, work},
 };
 
@@ -118,7 +118,7 @@ impl World {
         let descriptor = size_of::<ND_RESOURCE_DESCRIPTOR>();
         vec![
             case(IOCTL_ND_ADAPTER_QUERY, &query, &[8], size_of::<ND2_ADAPTER_INFO>()),
-            one(IOCTL_ND_ADAPTER_QUERY_ADDRESS_LIST, self.adapter, 2 * 28),
+            one(IOCTL_ND_ADAPTER_QUERY_ADDRESS_LIST, self.adapter, ADDRESSES.len() * 28),
             one(IOCTL_ND_PD_CREATE, self.adapter, 8),
             case(IOCTL_ND_CQ_CREATE, &create_cq, &[16], descriptor),
             one(IOCTL_ND_CQ_GET_AFFINITY, self.cq, 16),
@@ -201,7 +201,7 @@ impl World {
             case(IOCTL_ND_PROVIDER_BIND_FILE, &handle(0), &[], 0),
             case(IOCTL_SOFTNDK_FILE_ID, &handle(0), &[], size_of::<SOFTNDK_FILE_ID>()),
             case(IOCTL_SOFTNDK_NOP, &handle(0), &[], 0),
-            case(IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, &handle(0), &[], 2 * 28),
+            case(IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, &handle(0), &[], ADDRESSES.len() * 28),
             case(IOCTL_ND_PROVIDER_RESOLVE_ADDRESS, &resolve, &[], 8),
             case(IOCTL_ND_ADAPTER_OPEN, &open, &[], size_of::<ND_RESOURCE_DESCRIPTOR>()),
         ]
