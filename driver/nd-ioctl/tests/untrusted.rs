@@ -332,6 +332,24 @@ fn memory_that_is_not_the_users_is_refused() {
     assert_eq!(device.host().pinned(), 0);
 }
 
+/// Memory that the program may only read is locked for reading only: no region over it has a right to write.
+#[test]
+fn memory_that_the_user_only_reads_is_registered_without_rights_to_write() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    device.host().protect(&world.pages);
+    for flags in [0, ND_MR_FLAG_ALLOW_REMOTE_READ] {
+        assert_eq!(user.call(IOCTL_ND_MR_REGISTER, &registration(world.mr, &world.pages, flags)), STATUS_SUCCESS);
+        assert_eq!(user.call(IOCTL_ND_MR_DEREGISTER, &handle(world.mr)), STATUS_SUCCESS);
+    }
+    for flags in [ND_MR_FLAG_ALLOW_LOCAL_WRITE, ND_MR_FLAG_ALLOW_REMOTE_WRITE, ND_MR_FLAG_RDMA_READ_SINK] {
+        let register = registration(world.mr, &world.pages, flags);
+        assert_eq!(user.call(IOCTL_ND_MR_REGISTER, &register), STATUS_ACCESS_VIOLATION);
+    }
+}
+
 #[test]
 fn objects_of_two_adapters_do_not_mix() {
     let _session = boot();

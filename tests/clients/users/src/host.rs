@@ -41,6 +41,8 @@ pub struct TestHost {
     provider: Provider<SimKernel>,
     /// The memory of the user's process.
     pages: Mutex<Vec<Pages>>,
+    /// The part of that memory that the process may only read.
+    read_only: Mutex<Vec<Pages>>,
     pinned: Arc<AtomicUsize>,
     /// What the last adapter that was opened counts against.
     quota: Mutex<PoolQuota<SimKernel>>,
@@ -56,6 +58,7 @@ pub fn start() -> Device<TestHost> {
     let host = TestHost {
         provider,
         pages: Mutex::default(),
+        read_only: Mutex::default(),
         pinned: Arc::default(),
         quota: Mutex::new(PoolQuota::UNLIMITED),
         files: Mutex::default(),
@@ -69,6 +72,11 @@ impl TestHost {
         let pages = Pages::new(pages);
         locked(&self.pages).push(pages.clone());
         pages
+    }
+
+    /// Makes it read-only for the user's process.
+    pub fn protect(&self, pages: &Pages) {
+        locked(&self.read_only).push(pages.clone());
     }
 
     /// Unmaps it. What is locked of it stays, for the driver.
@@ -146,7 +154,7 @@ unsafe impl Host for TestHost {
         request: &TestRequest,
         address: u64,
         length: usize,
-        _write: bool,
+        write: bool,
         _passive: &Passive<'_>,
     ) -> Result<Locked, NTSTATUS> {
         for pages in locked(&self.pages).iter() {
@@ -154,6 +162,10 @@ unsafe impl Host for TestHost {
             let Some(offset) = address.checked_sub(base) else { continue };
             let end = offset.checked_add(length as u64);
             if end.is_some_and(|end| end <= pages.size() as u64) {
+                let is_same = |other: &Pages| other.address(0) == pages.address(0);
+                if write && locked(&self.read_only).iter().any(is_same) {
+                    break;
+                }
                 self.pinned.fetch_add(1, Ordering::SeqCst);
                 let mdl = pages.mdl(offset as usize, length, base);
                 let plain = request.code == IOCTL_ND_MR_REGISTER;
