@@ -45,6 +45,28 @@ fn one_file_can_not_take_everything() {
     });
 }
 
+/// The handle that was reserved for an object whose creation fails is free again.
+// Shows T12.
+#[test]
+fn refused_creations_take_no_handles() {
+    /// More than one chunk of the handle table.
+    const COUNT: usize = 1000;
+    let session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let too_deep =
+            ND_CREATE_CQ { Version: 1, QueueDepth: u32::MAX, AdapterHandle: user.adapter(), ..ND_CREATE_CQ::ZERO };
+        let before = session.ledger().pool_bytes();
+        for _ in 0..COUNT {
+            let refused = user.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_CQ_CREATE, &too_deep).map(|_| ());
+            assert_eq!(refused, Err(STATUS_INVALID_PARAMETER));
+        }
+        session.flush_dpcs();
+        assert_eq!(session.ledger().pool_bytes(), before);
+    });
+}
+
 /// Programs expect the creation of too many connectors to fail, not the requests of existing connectors.
 // Shows T12.
 #[test]
