@@ -12,7 +12,7 @@ use ndk_abi::{ndkpi::*, softndk_ioctl::*, softndk_ring::*, status::*};
 use simkernel::{boot, watchdog};
 use users::{
     User, World,
-    rings::{Ringed, connect, push},
+    rings::{Ring, Ringed, connect, push},
     start,
     user::{handle, work},
 };
@@ -91,7 +91,8 @@ fn a_receive_among_initiator_requests_ends_them() {
     });
 }
 
-/// The CQ has ended, so posted requests get no completions: the queue polls its rings without them.
+/// A ring with a posted request does not sleep: the request's completion schedules a run. Once the CQ has ended, posted requests get no
+/// completions, and the ring sleeps without them.
 #[test]
 fn a_queue_whose_cq_has_ended_goes_on() {
     connected(|user, ringed| {
@@ -101,13 +102,20 @@ fn a_queue_whose_cq_has_ended_goes_on() {
         assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.qp)), STATUS_SUCCESS);
         // The receive is read from its ring before the send.
         assert_eq!(completions(user, ringed, 1)[0].0, 2);
+        let asleep = |ring: &Ring| ring.word(offset_of!(SOFTNDK_RING, Asleep)).load(Ordering::Acquire) != 0;
+        let falls_asleep = |ring: &Ring| {
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while !asleep(ring) {
+                assert!(Instant::now() < deadline, "the queue awaits a completion");
+                thread::yield_now();
+            }
+        };
+        // A run looks at the ring of receives first, then at this one.
+        falls_asleep(&ringed.rings[2]);
+        assert!(!asleep(&ringed.rings[3]), "the receive is not complete");
         ringed.rings[0].word(offset_of!(SOFTNDK_RING, Head)).store(u32::MAX / 2, Ordering::Release);
         assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.cq)), STATUS_SUCCESS);
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while ringed.rings[3].word(offset_of!(SOFTNDK_RING, Asleep)).load(Ordering::Acquire) == 0 {
-            assert!(Instant::now() < deadline, "the queue awaits a completion");
-            thread::yield_now();
-        }
+        falls_asleep(&ringed.rings[3]);
     });
 }
 
