@@ -212,6 +212,10 @@ fn the_last_step_and_the_end_cross() {
         }
         if way < 2 {
             theirs.close_now();
+        } else if accepted == STATUS_CANCELLED {
+            let live = world.session.ledger().live;
+            let connectors = live.iter().filter(|live| live.place.file().ends_with("connect/connector/mod.rs"));
+            assert_eq!(connectors.count(), 1, "the active side keeps nothing of the closed one: {all}");
         }
         scene.close(true);
     }

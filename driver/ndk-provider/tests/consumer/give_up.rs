@@ -116,6 +116,8 @@ fn close_of_the_passive_side_while_accepting() {
     let (passive, accept) = scene.accepted();
     passive.close_now();
     assert_eq!(accept.wait(), STATUS_CANCELLED);
+    // The attempt has ended for the active side too: there is nothing to reject.
+    assert_eq!(scene.connector.reject(&[]), STATUS_CONNECTION_ABORTED);
     assert_eq!(scene.connector.complete(None).wait(), STATUS_CONNECTION_ABORTED);
     scene.close(true);
 }
