@@ -4,7 +4,7 @@ mod common;
 
 use std::{cell::RefCell, time::Duration};
 
-use simkernel::{Pages, Session, boot, boot_seeded, seeds};
+use simkernel::{Pages, Session, boot, boot_seeded, scope, seeds};
 use soft_rdma::{Connector, Error, Flags, Outcome, Post, QueuePair, ReadLimits, Remote, SharedReceiveQueue, Status};
 
 use common::{HOST, LIMITS, OTHER_HOST, Side, accepted, accepted_by, accepted_with, machine_of_program, wait_until};
@@ -42,6 +42,25 @@ fn a_receive_posted_before_connecting_takes_the_first_send() {
     assert_eq!(post(), Ok(()));
     kernel.flush_dpcs();
     assert_eq!((statuses(&active), statuses(&passive)), (vec![Ok(())], vec![Ok(())]));
+}
+
+/// The passive side may send before the active side, which is still connecting, takes messages.
+#[test]
+fn a_send_that_crosses_the_peers_connect_is_carried_out() {
+    for seed in seeds(200) {
+        let kernel = boot_seeded(seed);
+        let pages = Pages::new(1);
+        let (active, passive) = accepted(&kernel, &pages);
+        active.queue_pair.post_receive(1, &[active.sge(0, 64)]).unwrap();
+        let sges = [passive.sge(0, 64)];
+        let post = || QueuePair::post(&passive.queue_pair, 2, &sges, Flags::empty(), Post::Send(None));
+        scope(|scope| {
+            scope.spawn(|| assert_eq!(Connector::complete_connect(&active.connector, None), Ok(Outcome::Done)));
+            scope.spawn(|| wait_until(|| post() == Ok(())));
+        });
+        kernel.flush_dpcs();
+        assert_eq!((statuses(&active), statuses(&passive)), (vec![Ok(())], vec![Ok(())]), "seed {seed}");
+    }
 }
 
 /// Seconds that a send waits here.

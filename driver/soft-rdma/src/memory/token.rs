@@ -309,3 +309,26 @@ fn join(shard: usize, slot: usize, key: u8) -> Result<u32, Error> {
     let index = index.and_then(|index| u32::try_from(index).ok()).and_then(|index| index.checked_mul(1 << KEY_BITS));
     index.map(|index| index | u32::from(key)).ok_or(Error::InternalError)
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
+mod tests {
+    use simkernel::{SimKernel, boot};
+
+    use super::*;
+    use crate::Adapter;
+
+    /// A full shard says so, and each shard has as many slots as its chunks.
+    #[test]
+    fn a_shard_is_full_when_all_its_chunks_are() {
+        let _kernel = boot();
+        let device = Device::<SimKernel>::new().unwrap();
+        let pd = ProtectionDomain::new(&Adapter::open(&device, (2, 1)).unwrap()).unwrap();
+        let window = MemoryWindow::new(&pd).unwrap();
+        let tokens = Tokens::new().unwrap();
+        let insert = || tokens.insert_in(0, &mut Some(Target::Window(Arc::downgrade(&window)))).unwrap();
+        let slots = core::iter::from_fn(insert).count();
+        assert_eq!(slots, FIRST_ENTRIES * ((1 << CHUNKS) - 1));
+        assert_eq!(insert(), None);
+    }
+}
