@@ -4,14 +4,15 @@
 use std::time::Duration;
 
 use iwarp::{
+    mpa::{Enhanced, FrameKind, Revision},
     segment::{Segment, Send, Untagged},
     terminate::{Cause, MAX_BODY, Terminate},
 };
 use peer::{
-    device::{HOST, Side, machine_of_program},
-    establish::{By, MakeSide, Scene},
+    device::{HOST, PORT, Side, machine_of_program},
+    establish::{By, Connected, MakeSide, Scene, at, by_device},
     frames,
-    raw::Raw,
+    raw::{Door, Raw},
 };
 use simkernel::{Session, boot_seeded, seeds};
 use soft_rdma::{Counter, Error, Flags, Post, QueuePair, Remote, Sge, Status};
@@ -365,8 +366,9 @@ fn a_flush_of_what_is_not_confirmed_ends_the_connection() {
         send(side, 10);
         is_send(raw, 1);
         is_read(raw, 1, 0);
+        side.receive(11, 0x8000, 64);
         QueuePair::flush(side.queue_pair());
-        ends(side, &[(10, CANCELED)]);
+        ends(side, &[(10, CANCELED), (11, CANCELED)]);
     });
 }
 
@@ -434,6 +436,22 @@ fn without_a_limit_a_send_ends_when_it_is_handed_to_tcp() {
         assert_eq!(side.completed(1), [(10, Ok(()))]);
         is_quiet(kernel, raw, side);
     });
+}
+
+/// A peer that serves no reads cannot confirm anything.
+#[test]
+fn without_reads_a_send_ends_when_it_is_handed_to_tcp() {
+    for seed in seeds(4) {
+        let kernel = boot_seeded(seed);
+        let door = Door::listen(at(PORT));
+        let serves_none = Enhanced { inbound_reads: 0, outbound_reads: 0, ..Enhanced::default() };
+        let reply = frames::plain(FrameKind::Reply, Revision::Two(Some(serves_none)));
+        let Connected { raw, side } = by_device(&machine_of_program(HOST, SECONDS), &door, &reply);
+        send(&side, 10);
+        is_send(&raw, 1);
+        assert_eq!(side.completed(1), [(10, Ok(()))]);
+        is_quiet(&kernel, &raw, &side);
+    }
 }
 
 /// The receiver's half: what a program has no receive for is refused after `SendTimeout`.

@@ -1,15 +1,18 @@
 //! The device connects.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
-use iwarp::mpa::{Enhanced, FrameKind, MAX_READS, MpaFrame, READS_NOT_NEGOTIATED, Revision, RtrKinds};
+use iwarp::{
+    mpa::{Enhanced, FrameKind, MAX_READS, MpaFrame, READS_NOT_NEGOTIATED, Revision, RtrKinds},
+    segment::Segment,
+};
 use peer::{
-    device::{HOST, Inbox, LIMITS, PORT, Side, machine},
+    device::{HOST, Inbox, LIMITS, PORT, Side, ignore, machine},
     establish::{PAGES, at, by_device, connect},
     frames,
     raw::Door,
 };
-use soft_rdma::{Connector, Error, Outcome, ReadLimits, limits};
+use soft_rdma::{Connect, Connector, Error, Outcome, Post, ReadLimits, Source, limits};
 
 use super::{data, device_posts, peer_receives, peer_sends, play, play_often};
 use crate::pauses;
@@ -32,6 +35,19 @@ fn its_request() {
             pauses();
             assert_eq!(raw.has_come(), 0, "it waits for the Reply");
         }
+        // A consumer in the kernel that wants no reads asks for none.
+        let side = Side::new(Connector::new(&adapter).unwrap(), 1).unwrap();
+        let request = Connect {
+            queue_pair: side.queue_pair(),
+            source: Source::Address(SocketAddr::new(HOST, 0)),
+            remote: at(PORT),
+            limits: ReadLimits::default(),
+            private_data: &[],
+        };
+        let outcome = Connector::connect(side.connector(), request, ignore());
+        assert_eq!(outcome, Ok(Outcome::Pending));
+        let expected = [&b"MPA ID Req Frame"[..], &[0x10, 2, 0, 4, 0x80, 0, 0x80, 0]].concat();
+        assert_eq!(door.accept().mpa_frame(FrameKind::Request), Some(expected));
         let side = Side::new(Connector::new(&adapter).unwrap(), 1).unwrap();
         let long = data(limits::PRIVATE_DATA + 1);
         assert_eq!(connect(&side, &long, &Inbox::default()), Err(Error::InvalidBufferSize));
@@ -134,6 +150,35 @@ fn a_responder_that_has_missed_the_first_message() {
         peer_sends(&connected, 1);
         device_posts(&connected.side);
         peer_receives(&connected, 1);
+    });
+}
+
+/// The repeated first message waits for the end of a message that is half sent (RFC 5041 section 5.2).
+#[test]
+fn the_first_message_is_not_repeated_within_another() {
+    play(|kernel| {
+        kernel.limit_in_flight(1000);
+        let adapter = machine(HOST);
+        let door = Door::listen(at(PORT));
+        let reply = frames::plain(FrameKind::Reply, frames::enhanced(RtrKinds::WRITE));
+        let connected = by_device(&adapter, &door, &reply);
+        let (raw, side) = (&connected.raw, &connected.side);
+        assert_eq!(raw.ulpdu(), Some(frames::write(1, 0, &[])));
+        // More than the buffers hold.
+        side.post(1, &[side.sge(0, 0x10000); 8], Post::Send(None)).unwrap();
+        pauses();
+        kernel.advance(Duration::from_millis(50));
+        let mut received = 0;
+        loop {
+            let ulpdu = raw.ulpdu().unwrap();
+            let (segment, data) = Segment::parse(&ulpdu).unwrap();
+            let Segment::Send(part, _) = segment else { panic!("behind {received} bytes: {segment:?}") };
+            received += data.len();
+            if part.last {
+                break;
+            }
+        }
+        assert_eq!(received, 8 * 0x10000);
     });
 }
 

@@ -1,6 +1,6 @@
 //! The device listens, and the peer does not do what it should.
 
-use std::time::Duration;
+use std::{cell::Cell, time::Duration};
 
 use iwarp::mpa::{FrameKind, MpaFrame, RtrKinds};
 use peer::{
@@ -53,6 +53,7 @@ fn what_is_no_request() {
         ("another one behind it", [request(), request()].concat()),
         ("an HTTP request", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()),
     ];
+    let refused_unseen = Cell::new(0);
     for (name, bytes) in wrong {
         play(|kernel| {
             println!("{name}");
@@ -68,10 +69,14 @@ fn what_is_no_request() {
                 assert!(name.contains("behind"), "{name}");
                 let side = Side::new(connector, PAGES).unwrap();
                 assert_eq!(accept(&side, &[], &Inbox::default()), Err(Error::ConnectionAborted));
+            } else if name.contains("behind") {
+                refused_unseen.set(refused_unseen.get() + 1);
             }
             others_are_served(&listening);
         });
     }
+    // If the bytes behind a Request arrive with it, there is no connect event.
+    assert!(refused_unseen.get() > 0 || std::env::var("SOFTNDK_SEED").is_ok());
 }
 
 /// It sends a part of its Request, and no more.
