@@ -244,6 +244,30 @@ fn disconnect_waits_for_accesses_under_way() {
     }
 }
 
+/// The access is the peer's write, and this side has nothing posted.
+#[test]
+fn disconnect_waits_for_the_peers_access() {
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    let (source, target) = (Buffer::full(&pair.active.pd, 2), Buffer::full(&pair.passive.pd, 2));
+    let gate = Gate::shut(&target.pages, 1);
+    let sges = [source.sge(0, 2 * PAGE_SIZE)];
+    assert_eq!(pair.active.qp.write(1, &sges, target.base, target.token, 0), STATUS_SUCCESS);
+    gate.reached();
+    let disconnect = pair.passive.connector.disconnect();
+    for _ in 0..1000 {
+        assert!(!disconnect.is_done());
+        thread::yield_now();
+    }
+    gate.open();
+    disconnect.succeed();
+    pair.active.disconnect();
+    pair.active.expect(1, STATUS_CANCELLED);
+    source.close();
+    target.close();
+    pair.close();
+}
+
 /// A close in place of the disconnect: the queue pair's close waits for the access.
 #[test]
 fn close_of_the_queue_pair_waits_for_accesses_under_way() {

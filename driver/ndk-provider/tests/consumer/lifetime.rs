@@ -69,6 +69,27 @@ fn queues_outlive_their_queue_pairs() {
     assert_order(&[closes[2], closes[3]]);
 }
 
+/// A queue pair gives its slots in its queues back: the queues do not grow with each queue pair.
+#[test]
+fn queues_do_not_grow_as_queue_pairs_come_and_go() {
+    let world = World::new();
+    let pd = world.adapter.create_pd().expect("a PD");
+    let cqs = [(); 2].map(|()| world.adapter.create_cq(4).expect("a CQ"));
+    let srq = pd.create_srq(4, 1, 0).expect("an SRQ");
+    let come_and_go =
+        || pd.create_qp_with_srq(&cqs[0], &cqs[1], &srq, 0, QpSizes::default()).expect("a QP").close_now();
+    // The first one allocates the slots.
+    come_and_go();
+    world.settle();
+    let before = world.session.ledger().pool_bytes();
+    (0..100).for_each(|_| come_and_go());
+    world.settle();
+    assert_eq!(world.session.ledger().pool_bytes(), before);
+    cqs.iter().for_each(|cq| cq.close_now());
+    srq.close_now();
+    pd.close_now();
+}
+
 #[test]
 fn a_queue_pair_outlives_its_connection() {
     let world = World::new();

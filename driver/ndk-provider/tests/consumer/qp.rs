@@ -179,6 +179,7 @@ fn a_receive_that_is_too_small() {
     for (room, length) in [(0, 1), (99, 100), (100, 65_537)] {
         let pair = Pair::new(&world.adapter);
         let (source, target) = (Buffer::full(&pair.active.pd, 17), Buffer::full(&pair.passive.pd, 17));
+        source.pages.write(0, &vec![1; length]);
         let held = HeldProcessors::new();
         assert_eq!(pair.passive.qp.receive(1, &[target.sge(0, room)]), STATUS_SUCCESS);
         assert_eq!(pair.passive.qp.receive(2, &[target.sge(0, 17 * PAGE_SIZE)]), STATUS_SUCCESS);
@@ -189,6 +190,7 @@ fn a_receive_that_is_too_small() {
         pair.passive.expect_receive(2, STATUS_CANCELLED);
         pair.active.expect(3, STATUS_DATA_ERROR);
         pair.active.expect(4, STATUS_CANCELLED);
+        assert_eq!(target.pages.read(0, room), vec![0; room], "nothing is placed");
         pair.assert_aborted();
         source.close();
         target.close();

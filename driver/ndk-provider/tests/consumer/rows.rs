@@ -203,6 +203,34 @@ fn queues_overrun_in_the_middle() {
     assert!(arrived.iter().any(|&arrived| arrived > 24) || std::env::var("SOFTNDK_SEED").is_ok());
 }
 
+/// Sends behind a row with an overrun are not carried out, also if a send of the row is silent.
+#[test]
+fn nothing_is_sent_behind_a_row_that_overran_the_senders_queue() {
+    const ROW: usize = 32;
+    const MORE: usize = 4;
+    let world = World::new();
+    let sizes = QpSizes { receives: 64, requests: 128, ..QpSizes::default() };
+    let pair = Pair::with(&world.adapter, Options { sizes, cq_depth: 40, ..Options::default() });
+    let (active, passive) = (&pair.active, &pair.passive);
+    (0..ROW + MORE).for_each(|number| assert_eq!(passive.qp.receive(number, &[]), STATUS_SUCCESS));
+    // The sender's queue has room for one more completion.
+    (0..39).for_each(|number| assert_eq!(active.qp.write(number, &[], 0, 0, 0), STATUS_SUCCESS));
+    world.settle();
+    let memory = Memory::new(active);
+    for number in 0..ROW + MORE {
+        let silent = if number == 0 { NDK_OP_FLAG_SILENT_SUCCESS } else { 0 };
+        let defer = if number + 1 < ROW + MORE { NDK_OP_FLAG_DEFER } else { 0 };
+        assert_eq!(active.qp.send(number, &[memory.from.sge(0, 0)], silent | defer), STATUS_SUCCESS);
+    }
+    world.settle();
+    let received = drain(&passive.receive_cq);
+    assert_eq!(succeeded(&received).count(), ROW);
+    for buffer in [memory.from].into_iter().chain(memory.to) {
+        buffer.mr.close_now();
+    }
+    pair.close();
+}
+
 /// The message whose completion overran the queue has arrived; the messages behind it, which were copied in one row with it, have not.
 // Shows S1501.
 #[test]
