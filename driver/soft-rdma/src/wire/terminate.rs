@@ -1,5 +1,6 @@
 //! The peer's Terminate (RFC 5040 section 4.8). If its headers match a request of this side, that request ends with the status that it has between
 //! two queue pairs of one device. Sends and writes before it are placed; all other requests are flushed. Headers that match no request are ignored.
+//! If all requests were flushed, 21 cases would end otherwise than within the device (docs/decisions.md).
 
 use iwarp::{
     segment::{ReadRequest, Segment, Tagged},

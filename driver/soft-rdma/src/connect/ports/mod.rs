@@ -1,4 +1,5 @@
 //! The table of local addresses and connections in use. The device's port space is its own (IND2Connector::Bind), beside TCP's.
+//! With all 16,384 ephemeral ports in use a bind of port 0 fails after 0.2 ms (docs/decisions.md).
 
 mod list;
 

@@ -5,6 +5,8 @@
 //! usual case only: at the first request that is not a small send, or that cannot succeed, the batch ends, and the general step
 //! carries out that request from its beginning. A flush or the end of the connection comes before or after a batch, never in the
 //! middle.
+//!
+//! A send of 64 B takes 112 instructions to post and 215 to carry out; without this path it takes 310 and 2,534 (docs/performance.md).
 
 use platform::{Arc, Platform};
 
