@@ -14,8 +14,8 @@ use super::inbound_reads::{InboundRead, InboundReads};
 use crate::{
     Access, Error, QueuePair, Remote,
     memory::{region::Range, runs},
+    qp::Report,
     qp::engine::{Carrier, Progress, StepData, StepOutcome, Transfer},
-    qp::{LockedQp, Report},
 };
 
 /// The state of the sending direction.
@@ -95,8 +95,6 @@ pub(crate) struct WireCarrier<'a, P: Platform> {
     full: bool,
     /// Bytes of consumers' data in the FPDUs, and messages with consumers' data that end in these FPDUs.
     data: (u64, u64),
-    /// The queue pair's reads whose response is due, as of the last step.
-    open_reads: u32,
 }
 
 /// Why there is no FPDU.
@@ -109,14 +107,10 @@ enum NoFpdu {
 impl<P: Platform> Carrier<P> for WireCarrier<'_, P> {
     const COUNTED: bool = false;
 
-    fn prepare(&mut self, state: &LockedQp<P>) {
-        self.open_reads = state.open_reads;
-    }
-
     fn carry(&mut self, from: &Arc<QueuePair<P>, P>, data: &StepData, inline: &[u8], transfer: Transfer) -> Progress {
         match transfer {
             Transfer::Send { invalidate, solicited } => self.send(from, data, inline, invalidate, solicited),
-            Transfer::Read(remote) => self.read_request(data.length, remote),
+            Transfer::Read(remote) => self.read_request(data, remote),
             Transfer::Write(remote) => self.write(from, data, inline, remote),
         }
     }
@@ -124,7 +118,7 @@ impl<P: Platform> Carrier<P> for WireCarrier<'_, P> {
 
 impl<'a, P: Platform> WireCarrier<'a, P> {
     pub(super) fn new(tx: &'a mut TxStream<P>, room: &'a mut [u8]) -> Self {
-        Self { tx, room, used: 0, full: false, data: (0, 0), open_reads: 0 }
+        Self { tx, room, used: 0, full: false, data: (0, 0) }
     }
 
     /// Whether an FPDU did not fit into the room.
@@ -243,11 +237,11 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
     }
 
     /// Writes a read request, if ORD allows it.
-    fn read_request(&mut self, size: u32, remote: Remote) -> Progress {
-        if !self.may_read(self.open_reads) {
+    fn read_request(&mut self, data: &StepData, remote: Remote) -> Progress {
+        if !self.may_read(data.open_reads) {
             return Progress::Waiting;
         }
-        match self.write_read_request(size, remote.token, remote.address) {
+        match self.write_read_request(data.length, remote.token, remote.address) {
             Ok(_) => Progress::ReadRequested,
             Err(NoFpdu::NoRoom) => Progress::Waiting,
             Err(NoFpdu::Failed(error)) => Progress::Failed(error),

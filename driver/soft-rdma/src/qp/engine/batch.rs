@@ -31,8 +31,8 @@ pub(super) enum BatchOutcome<P: Platform> {
     Idle,
     /// Bytes moved; there may be more to do.
     Moved(u32),
-    /// The general step has to carry out the oldest request.
-    NeedsStep,
+    /// The general step has to carry out the oldest request, with this peer; `None`: the peer is closed.
+    NeedsStep(Option<Arc<QueuePair<P>, P>>),
     /// The peer is on another machine: the wire runs instead.
     Remote(Arc<Wire<P>, P>),
 }
@@ -83,15 +83,15 @@ impl<P: Platform> QueuePair<P> {
         if state.initiator_queue.len() == 0 {
             return BatchOutcome::Idle;
         }
+        let peer = state.peer.as_ref().and_then(PeerQp::local);
         if state.done > 0 || !state.initiator_queue.front().is_some_and(|(_, request)| request.small) {
-            return BatchOutcome::NeedsStep;
+            return BatchOutcome::NeedsStep(peer);
         }
-        let Some(peer) = state.peer.as_ref().and_then(PeerQp::local) else { return BatchOutcome::NeedsStep };
-        if peer.shares_receives() {
+        let peer = match peer {
+            Some(peer) if !peer.shares_receives() => peer,
             // Receives of a shared queue are taken one by one, in turn with other queue pairs.
-            drop(state);
-            return BatchOutcome::NeedsStep;
-        }
+            peer => return BatchOutcome::NeedsStep(peer),
+        };
         let mut batch =
             BatchSends { sends: [InitiatorRequest::default(); SENDS], used: 0, bytes: 0, flags: Flags::empty() };
         state.claim_sends(&mut batch);
@@ -102,14 +102,14 @@ impl<P: Platform> QueuePair<P> {
         peer.claim_receives(&mut batch, &mut receives);
         if batch.used == 0 {
             Self::end_unreceived(this);
-            return BatchOutcome::NeedsStep;
+            return BatchOutcome::NeedsStep(Some(peer));
         }
         this.place(&peer, &mut batch, &receives);
         Self::end_receives(&peer, &mut batch, &receives);
         let more = Self::end_sends(this, &batch);
         match batch.used {
             _ if !more => BatchOutcome::Idle,
-            0 => BatchOutcome::NeedsStep,
+            0 => BatchOutcome::NeedsStep(Some(peer)),
             _ => BatchOutcome::Moved(batch.bytes),
         }
     }

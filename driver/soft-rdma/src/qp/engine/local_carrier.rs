@@ -7,25 +7,15 @@ use crate::{
     Access, Error, ProtectionDomain, QueuePair, Remote,
     memory::region::{Invalidation, Range},
     memory::runs::{self, Memory},
+    qp::Report,
     qp::request::Piece,
-    qp::{LockedQp, PeerQp, Report},
 };
 
-/// The peer, a queue pair of this device; `None`: not connected.
-pub(super) struct LocalCarrier<P: Platform>(Option<Arc<QueuePair<P>, P>>);
-
-impl<P: Platform> Default for LocalCarrier<P> {
-    fn default() -> Self {
-        Self(None)
-    }
-}
+/// The peer, a queue pair of this device; `None`: the peer is closed, or the step has used it.
+pub(super) struct LocalCarrier<P: Platform>(pub(super) Option<Arc<QueuePair<P>, P>>);
 
 impl<P: Platform> Carrier<P> for LocalCarrier<P> {
     const COUNTED: bool = true;
-
-    fn prepare(&mut self, state: &LockedQp<P>) {
-        self.0 = state.peer.as_ref().and_then(PeerQp::local);
-    }
 
     fn carry(&mut self, from: &Arc<QueuePair<P>, P>, data: &StepData, inline: &[u8], transfer: Transfer) -> Progress {
         // The reference is dropped before the request is reported: after that the consumer may close the peer.

@@ -20,8 +20,8 @@ use crate::{
     memory::region::{Invalidation, Range},
     memory::runs::{self, Memory},
     memory::window::Bind,
+    qp::EndedRequest,
     qp::request::{Operation, Piece},
-    qp::{EndedRequest, LockedQp},
     wire::Wire,
 };
 
@@ -48,9 +48,6 @@ pub(crate) enum StepOutcome {
 pub(crate) trait Carrier<P: Platform> {
     /// True: the engine counts the data. False: the wire counts what it sends and receives.
     const COUNTED: bool;
-
-    /// Reads what the carrier needs from the state, under the queue pair's lock, before each step.
-    fn prepare(&mut self, state: &LockedQp<P>);
 
     /// Carries the next part of the data. The caller holds no lock.
     fn carry(&mut self, from: &Arc<QueuePair<P>, P>, data: &StepData, inline: &[u8], transfer: Transfer) -> Progress;
@@ -94,6 +91,8 @@ pub(crate) enum Progress {
 pub(crate) struct StepData {
     pub(crate) length: u32,
     pub(crate) done: u64,
+    /// The queue pair's reads whose response is due. 0 within the device.
+    pub(crate) open_reads: u32,
     local: Option<Piece>,
     inline: bool,
     /// A read: the token to invalidate when all data is placed.
@@ -111,7 +110,7 @@ impl<P: Platform> RunDeferred<P> for QueuePair<P> {
             let outcome = match Self::batch(this) {
                 BatchOutcome::Idle => StepOutcome::Idle,
                 BatchOutcome::Moved(bytes) => StepOutcome::Moved(bytes),
-                BatchOutcome::NeedsStep => Self::step(this, &mut LocalCarrier::default()),
+                BatchOutcome::NeedsStep(peer) => Self::step(this, &mut LocalCarrier(peer)),
                 BatchOutcome::Remote(wire) => return Wire::run(&wire, this),
             };
             match outcome {
@@ -143,7 +142,8 @@ impl<P: Platform> QueuePair<P> {
             return StepOutcome::Idle;
         }
         let inlined = flags.contains(Flags::INLINE);
-        let mut data = StepData { length: request.data.length, done, local: None, inline: inlined, invalidate: None };
+        let (length, open_reads) = (request.data.length, state.open_reads);
+        let mut data = StepData { length, done, open_reads, local: None, inline: inlined, invalidate: None };
         let solicited = flags.contains(Flags::SEND_AND_SOLICIT_EVENT);
         let job = match state.operation_mut(slot) {
             // A small send that no batch could take.
@@ -171,7 +171,6 @@ impl<P: Platform> QueuePair<P> {
                 sges.first().filter(|_| flags.contains(Flags::RDMA_READ_LOCAL_INVALIDATE)).map(|sge| sge.token);
             state.cursor = cursor;
         }
-        carrier.prepare(&state);
         state.executing = true;
         drop(state);
 
