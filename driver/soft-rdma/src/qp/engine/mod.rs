@@ -178,6 +178,8 @@ impl<P: Platform> QueuePair<P> {
         let progress = match job {
             Job::Transfer(transfer) => carrier.carry(this, &data, inline, transfer),
             Job::FastRegister(region, Some(mapping)) => Progress::of(region.install(mapping)),
+            // Cannot be: a fast registration runs once, as its step is never `Busy` and a failed one is not tried again. The operation has an
+            // `Option` because its drop gives the mapping of a cancelled request back.
             Job::FastRegister(_, None) => Progress::Failed(Error::InternalError),
             Job::Bind(bind) => Progress::of_invalidation(bind.run(this)),
             Job::Invalidate(region) => Progress::of_invalidation(region.invalidate()),
