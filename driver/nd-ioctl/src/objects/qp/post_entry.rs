@@ -83,20 +83,22 @@ pub(crate) fn post_entry<H: Host>(
                 initiate(&Work::FastRegister { mr: &mr.ndk, lam: &memory.lam, base: head.BaseVirtualAddress, length })
             }),
             NdkOperationTypeInvalidate => {
-                let window = with_named(handles, head.ObjectHandle, last, |mw: &Ref<Mw<H>, H>| {
+                let window = |mw: &Ref<Mw<H>, H>| {
                     in_domain(qp, mw.ndk.context())?;
                     let turn = qp.initiator_turn.lock();
                     let status = qp.ndk.invalidate_window(head.RequestContext, &mw.ndk, flags);
                     drop(turn);
                     Ok(status)
-                });
-                // The handle names a region if it names no window.
-                window.or_else(|_| {
-                    with_named(handles, head.ObjectHandle, last, |mr: &Ref<Mr<H>, H>| {
-                        in_domain(qp, &mr.ndk.context().pd)?;
-                        initiate(&Work::Invalidate(&mr.ndk))
-                    })
-                })
+                };
+                let region = |mr: &Ref<Mr<H>, H>| {
+                    in_domain(qp, &mr.ndk.context().pd)?;
+                    initiate(&Work::Invalidate(&mr.ndk))
+                };
+                // The handle names a window or a region.
+                match with_named(handles, head.ObjectHandle, last, window) {
+                    Err(STATUS_INVALID_HANDLE) => with_named(handles, head.ObjectHandle, last, region),
+                    result => result,
+                }
             }
             _ => Err(STATUS_INVALID_PARAMETER),
         }
