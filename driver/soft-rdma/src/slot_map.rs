@@ -1,4 +1,7 @@
 //! Values under numbers that stay the same while a value is in the map. Insert, remove and lookup take constant time.
+//!
+//! `memory::token` grows by chunks too, and shares only the few lines that find a number's chunk: a slot here is used again at once and has no key,
+//! an entry there rests first.
 
 use platform::{Charge, OutOfMemory, Platform, PoolQuota, Slice};
 

@@ -3,6 +3,9 @@
 //! An identifier is an index and a generation. Generations come from one counter for all slabs, so the identifier of a removed value, or of
 //! another provider context's value, names nothing. Memory grows by chunks, which blocks of pointers lead to, and is freed with the slab:
 //! insertion and removal move no element, and take constant time.
+//!
+//! Not the slot map of `soft-rdma`, a crate that this one does not use: its numbers have no generation, and its chunks are too long to search under a
+//! lock ([`Slab::remove_next`]).
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

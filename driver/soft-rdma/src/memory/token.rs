@@ -1,6 +1,6 @@
 //! Memory tokens: an index and a key. Lookup, insert and remove take constant time, under the lock of one shard.
 //!
-//! Not a [`crate::slot_map::SlotMap`]: a free entry keeps its key.
+//! Not a [`crate::slot_map::SlotMap`]: a free entry keeps its key, and rests before it is used again.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
