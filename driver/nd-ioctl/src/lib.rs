@@ -11,7 +11,9 @@
 //!
 //! | folder or file | what is in it |
 //! |---|---|
+//! | `device`, `device_state` | a control device, and what its files share |
 //! | `dispatch` | the function of each control code |
+//! | `decode`, `addresses` | inputs, outputs, local addresses |
 //! | `diagnostics`, `provider` | control codes that need no open adapter |
 //! | `session` | files and their provider contexts |
 //! | `objects` | the control codes of each kind of object, and the driver's state of an object |
@@ -19,6 +21,7 @@
 //! | `tables` | handles, pended requests |
 //! | `quota` | the memory that counts against a process's limits |
 //! | `host` | the interface to the kernel around the crate |
+//! | `planted` | bugs that the tests have to find |
 //!
 //! Locks are spin locks. Their order, outermost first: turn of a CQ, ring of requests, turn of a QP's queue or of an SRQ; inside these,
 //! freed queue pairs of a CQ, then table of handles; or ring of completions or a listener's lock, then table of pended requests. Calls into

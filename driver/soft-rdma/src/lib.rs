@@ -19,6 +19,9 @@
 //! | `memory` | protection domains, regions, windows, tokens, and the copies |
 //! | `object` | callbacks, close, counts |
 //! | `ring`, `slot_map` | containers |
+//! | `counters`, `limits` | the counters of a device, its limits |
+//! | `error` | why a call or a request failed |
+//! | `planted` | bugs that the tests have to find |
 #![no_std]
 #![deny(
     clippy::unwrap_used,
