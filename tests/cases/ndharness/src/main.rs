@@ -5,6 +5,8 @@
 
 #[cfg(windows)]
 mod beside;
+#[cfg(windows)]
+mod client_server;
 mod diagnostics;
 #[cfg(windows)]
 mod foreign;
@@ -27,8 +29,6 @@ mod run;
 mod soak;
 mod stuck;
 mod target;
-#[cfg(windows)]
-mod two;
 
 #[cfg(windows)]
 use std::net::IpAddr;
@@ -101,7 +101,7 @@ enum Command {
     #[cfg(windows)]
     Serve {
         #[command(flatten)]
-        options: two::Options,
+        options: client_server::Options,
         /// The address to serve at; the adapter's first one if none is given.
         #[arg(long)]
         address: Option<IpAddr>,
@@ -115,7 +115,7 @@ enum Command {
     #[cfg(windows)]
     Refuse {
         #[command(flatten)]
-        options: two::Options,
+        options: client_server::Options,
         /// The address to serve at; the adapter's first one if none is given.
         #[arg(long)]
         address: Option<IpAddr>,
@@ -146,7 +146,7 @@ enum Command {
         #[arg(value_name = "CASE")]
         cases: Vec<String>,
         #[command(flatten)]
-        options: two::Options,
+        options: client_server::Options,
         /// The server has a device of its own, on another computer or in its process: requests go by iWARP, where sends and writes are
         /// complete before the peer has seen them.
         #[arg(long)]
@@ -284,16 +284,16 @@ fn execute() -> anyhow::Result<ExitCode> {
         }
         #[cfg(windows)]
         Command::Serve { options, address, port } => {
-            return two::serve(&options, address, port)?.print(false);
+            return client_server::serve(&options, address, port)?.print(false);
         }
         #[cfg(windows)]
-        Command::Refuse { options, address, port } => match two::refuse(&options, address, port)? {},
+        Command::Refuse { options, address, port } => match client_server::refuse(&options, address, port)? {},
         #[cfg(windows)]
         Command::Agent { port } => beside::agent(port)?,
         #[cfg(windows)]
         Command::Connect { target, json, cases, options, wire, seconds } => {
             let carrier = if wire { Carrier::Wire } else { Carrier::Device };
-            return two::connect(&options, target, &cases, carrier, seconds)?.print(json);
+            return client_server::connect(&options, target, &cases, carrier, seconds)?.print(json);
         }
         Command::Diagnostics { device, json } => diagnostics::print(&*device.front_end.transport()?, json)?,
         Command::Perf(options) => return perf::run(&options),

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use conformance::nd;
 use rping::Plan;
 
-use crate::{nd::library, two};
+use crate::{client_server, nd::library};
 
 /// What is played, and how.
 #[derive(Args)]
@@ -27,7 +27,7 @@ enum Role {
         #[command(flatten)]
         plan: Plan,
         #[command(flatten)]
-        options: two::Options,
+        options: client_server::Options,
     },
     /// Be the server of `rping -c -C COUNT`: read from the client and write to it, once. Says "listening at ADDRESS:PORT".
     Server {
@@ -36,7 +36,7 @@ enum Role {
         #[command(flatten)]
         plan: Plan,
         #[command(flatten)]
-        options: two::Options,
+        options: client_server::Options,
     },
 }
 

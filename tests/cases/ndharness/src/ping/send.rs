@@ -12,7 +12,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 
 use super::report::{Report, RoundTrip};
-use crate::{perf::size, run::progress, target::Target, two};
+use crate::{client_server, perf::size, run::progress, target::Target};
 
 /// What `ping` is told.
 #[derive(Args)]
@@ -33,7 +33,7 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    options: two::Options,
+    options: client_server::Options,
     /// The negative control: the data that is sent is not what is compared with.
     #[arg(long, hide = true)]
     damage: bool,

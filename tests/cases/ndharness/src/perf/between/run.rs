@@ -7,12 +7,12 @@ use conformance::nd::perf::Operation;
 
 use super::{Figures, Measured, Row};
 use crate::{
+    client_server,
     perf::{
         Options,
         samples::{Samples, TURN, TURNS, progress},
     },
     target::Target,
-    two,
 };
 
 /// How long to wait for anything that should happen.
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Measures with the server at `peer`. A turn of each measurement comes before those that count.
 pub(in crate::perf) fn measure(peer: Target, options: &Options, operations: &[Operation]) -> anyhow::Result<Measured> {
     let longest = options.sizes.iter().copied().max().context("no size is given")?;
-    let here = two::Options::new(options.path, PATIENCE);
+    let here = client_server::Options::new(options.path, PATIENCE);
     let progress = progress(options.sizes.len() * operations.len() * (1 + TURNS))?;
     let (peer, figures) = here.measure(peer, longest, |link| {
         let tcp = link.tcp()?;
