@@ -138,12 +138,12 @@ pub fn idle(bar: &ProgressBar, program: &Path, rounds: usize, count: usize) -> R
         let grown: f64 = peer.heard()?;
         Ok::<_, anyhow::Error>((RefCell::new(peer), grown))
     };
-    let ((alone, _), (beside, grown)) = (start(0)?, start(count)?);
+    let ((alone, _), (among_idle, grown)) = (start(0)?, start(count)?);
     let contenders: &mut [(usize, Round<'_>)] = &mut [
         (TRIPS, contender(&alone, Work::Trips)),
-        (TRIPS, contender(&beside, Work::Trips)),
+        (TRIPS, contender(&among_idle, Work::Trips)),
         (ROWS, contender(&alone, Work::Rows)),
-        (ROWS, contender(&beside, Work::Rows)),
+        (ROWS, contender(&among_idle, Work::Rows)),
     ];
     let costs = compare(bar, rounds, contenders);
     let target = Some(Target::AtMost(1.1));

@@ -4,8 +4,6 @@
 //! device (on Windows, or under Wine). Each version of NetworkDirect, through `softnd.dll`, has cases of its own.
 
 #[cfg(windows)]
-mod beside;
-#[cfg(windows)]
 mod client_server;
 mod diagnostics;
 #[cfg(windows)]
@@ -19,6 +17,8 @@ mod perf;
 #[cfg(any(windows, test))]
 mod ping;
 mod provider;
+#[cfg(windows)]
+mod remote_agent;
 #[cfg(windows)]
 mod removed;
 mod report;
@@ -229,7 +229,7 @@ struct RunOptions {
     patience: u64,
     #[cfg(windows)]
     #[command(flatten)]
-    beside: Option<beside::Beside>,
+    remote_agent: Option<remote_agent::RemoteAgent>,
 }
 
 impl Default for RunOptions {
@@ -242,7 +242,7 @@ impl Default for RunOptions {
             json: false,
             patience: 10,
             #[cfg(windows)]
-            beside: None,
+            remote_agent: None,
         }
     }
 }
@@ -260,12 +260,12 @@ fn execute() -> anyhow::Result<ExitCode> {
         Command::Run(options) => {
             let patience = Duration::from_secs(options.patience);
             #[cfg(windows)]
-            if let Some(beside) = &options.beside {
+            if let Some(remote) = &options.remote_agent {
                 ensure!(
                     options.device.front_end == FrontEnd::Ioctl,
                     "only the cases of ioctl can be run beside an agent"
                 );
-                return beside::run(beside, options.path, &options.cases, patience)?.print(options.json);
+                return remote_agent::run(remote, options.path, &options.cases, patience)?.print(options.json);
             }
             let report = match options.device.front_end {
                 FrontEnd::Sim | FrontEnd::Ioctl => {
@@ -289,7 +289,7 @@ fn execute() -> anyhow::Result<ExitCode> {
         #[cfg(windows)]
         Command::Refuse { options, address, port } => match client_server::refuse(&options, address, port)? {},
         #[cfg(windows)]
-        Command::Agent { port } => beside::agent(port)?,
+        Command::Agent { port } => remote_agent::listen(port)?,
         #[cfg(windows)]
         Command::Connect { target, json, cases, options, wire, seconds } => {
             let carrier = if wire { Carrier::Wire } else { Carrier::Device };

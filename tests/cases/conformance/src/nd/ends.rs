@@ -51,7 +51,12 @@ impl<V: Interfaces> End<V> {
     }
 
     /// Another end on this adapter, with these queues.
-    pub(super) fn beside(&self, receive_cq: &V::Cq, initiator_cq: &V::Cq, size: V::Size) -> anyhow::Result<Self> {
+    pub(super) fn on_same_adapter(
+        &self,
+        receive_cq: &V::Cq,
+        initiator_cq: &V::Cq,
+        size: V::Size,
+    ) -> anyhow::Result<Self> {
         let (connector, qp) = V::queue_pair(&self.adapter, receive_cq, initiator_cq, size)?;
         let (receive_cq, initiator_cq) = (receive_cq.clone(), initiator_cq.clone());
         Ok(Self { connector, qp, initiator_cq, receive_cq, adapter: self.adapter.clone(), address: self.address })

@@ -202,8 +202,8 @@ pub(in crate::nd) fn of_one_queue_pair(nd: &Nd) -> anyhow::Result<()> {
     let fixture = Fixture::new(nd)?;
     let remote = fixture.bind(BOTH)?;
     // Another queue pair of the window's adapter, with a peer of its own.
-    let beside = End::on(fixture.pair.b.adapter.clone(), fixture.pair.b.address, QpSize::default(), 16)?;
-    let other = Pair::of(End::new(nd)?, beside)?;
+    let second_end = End::on(fixture.pair.b.adapter.clone(), fixture.pair.b.address, QpSize::default(), 16)?;
+    let other = Pair::of(End::new(nd)?, second_end)?;
     let local = other.a.buffer(64)?;
     other.a.qp.write(1, &[local.sge(0..64)], remote, 0)?;
     expect(other.a.initiated()?, WRITE, 1, STATUS_ACCESS_VIOLATION)?;

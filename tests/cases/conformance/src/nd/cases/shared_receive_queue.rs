@@ -47,7 +47,7 @@ impl Fixture {
     fn link(&self, number: usize) -> anyhow::Result<Pair> {
         let (a, b) = (&self.a, &self.b);
         let size = QpSize { context: qp_context(number), ..QpSize::default() };
-        let near = a.beside(&a.receive_cq, &a.initiator_cq, size)?;
+        let near = a.on_same_adapter(&a.receive_cq, &a.initiator_cq, size)?;
         let far = End {
             connector: b.adapter.connector()?,
             qp: b.adapter.qp_with_srq(&b.receive_cq, &b.initiator_cq, &self.srq, size)?,

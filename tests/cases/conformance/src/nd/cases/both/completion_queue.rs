@@ -82,7 +82,7 @@ pub(in crate::nd) fn resize_in_traffic<V: Interfaces>(nd: &Nd) -> anyhow::Result
 pub(in crate::nd) fn overrun<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     let end = End::<V>::new(nd)?;
     let small = V::cq(&end.adapter, 4)?;
-    let end = end.beside(&small, &end.initiator_cq, V::with_room(1024))?;
+    let end = end.on_same_adapter(&small, &end.initiator_cq, V::with_room(1024))?;
     let mut any = small.notify(ND_CQ_NOTIFY_ANY)?;
     let mut errors = small.notify(ND_CQ_NOTIFY_ERRORS)?;
     for context in 0..1024 {
@@ -120,8 +120,8 @@ pub(in crate::nd) fn shared<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     let mut pairs = Vec::new();
     for number in 1..=2 {
         let size = V::with_context(0x100 * number);
-        let near = a.beside(&a.receive_cq, &a.initiator_cq, size)?;
-        pairs.push(Pair::of(near, b.beside(&one, &one, size)?)?);
+        let near = a.on_same_adapter(&a.receive_cq, &a.initiator_cq, size)?;
+        pairs.push(Pair::of(near, b.on_same_adapter(&one, &one, size)?)?);
     }
     for (number, pair) in (1..).zip(&pairs) {
         let (near, far) = (&pair.a.qp, &pair.b.qp);
@@ -171,8 +171,8 @@ pub(in crate::nd) fn many<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     let one = V::cq(&b.adapter, 64)?;
     let mut pairs = Vec::new();
     for _ in 0..3 {
-        let near = a.beside(&a.receive_cq, &a.initiator_cq, V::Size::default())?;
-        pairs.push(Pair::of(near, b.beside(&one, &one, V::Size::default())?)?);
+        let near = a.on_same_adapter(&a.receive_cq, &a.initiator_cq, V::Size::default())?;
+        pairs.push(Pair::of(near, b.on_same_adapter(&one, &one, V::Size::default())?)?);
     }
     let (queue, taken, over) = (Shared::new(one), AtomicUsize::new(0), AtomicBool::new(false));
     let poll = || -> anyhow::Result<()> {

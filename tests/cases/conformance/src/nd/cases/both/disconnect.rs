@@ -111,7 +111,7 @@ pub(in crate::nd) fn not_again<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     b.connector.disconnect()?.finish()?;
     let (_listener, address) = b.listener()?;
     let fresh = || -> anyhow::Result<_> {
-        let fresh = a.beside(&a.receive_cq, &a.initiator_cq, V::Size::default())?;
+        let fresh = a.on_same_adapter(&a.receive_cq, &a.initiator_cq, V::Size::default())?;
         V::bind(&fresh)?;
         Ok(fresh)
     };

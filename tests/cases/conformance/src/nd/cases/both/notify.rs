@@ -151,9 +151,9 @@ pub(in crate::nd) fn solicited_by_failure<V: Interfaces>(nd: &Nd) -> anyhow::Res
 pub(in crate::nd) fn errors<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::<V>::new(nd)?;
     let mut request = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ERRORS)?;
-    let mut beside = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
+    let mut second = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
     send(&pair, 0, 2, ND_OP_FLAG_SEND_AND_SOLICIT_EVENT)?;
-    is(beside.status()?, STATUS_SUCCESS, "ANY beside it")?;
+    is(second.status()?, STATUS_SUCCESS, "ANY beside it")?;
     take(&pair, 0, 2)?;
     pair.b.qp.receive(2, &[])?;
     pair.b.qp.flush()?;

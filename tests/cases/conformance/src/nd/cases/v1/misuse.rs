@@ -156,8 +156,8 @@ impl Things {
     /// Two adapters with two connections between them, and a window at each end of the first.
     fn connected(nd: &Nd) -> anyhow::Result<(Self, SocketAddr)> {
         let (Pair { a, b }, mut things) = (Pair::new(nd)?, Self::default());
-        let beside = |end: &End| end.beside(&end.receive_cq, &end.initiator_cq, EndpointSize::default());
-        let second = Pair::of(beside(&a)?, beside(&b)?)?;
+        let second_end = |end: &End| end.on_same_adapter(&end.receive_cq, &end.initiator_cq, EndpointSize::default());
+        let second = Pair::of(second_end(&a)?, second_end(&b)?)?;
         let address = a.address;
         for end in [a, b] {
             let memory = end.buffer(4096)?;

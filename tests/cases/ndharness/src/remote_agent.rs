@@ -21,7 +21,7 @@ use crate::{front_end::Path, ioctl::Device, report::Report, run};
 
 /// Where the other computer is.
 #[derive(Args)]
-pub(crate) struct Beside {
+pub(crate) struct RemoteAgent {
     /// Have the listeners of the cases on the device of another computer, where `ndharness agent` has this port. Both computers are on this
     /// system, as prefixes of Wine.
     #[arg(long = "beside", value_name = "PORT", required = false, requires = "buffers")]
@@ -32,7 +32,7 @@ pub(crate) struct Beside {
 }
 
 /// Does what a program asks for that runs cases beside this one, and says where, until that has ended.
-pub(crate) fn agent(port: u16) -> anyhow::Result<()> {
+pub(crate) fn listen(port: u16) -> anyhow::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     println!("serving at {}", listener.local_addr()?);
     Ok(serve(listener, || Box::new(Device::new()))?)
@@ -40,14 +40,14 @@ pub(crate) fn agent(port: u16) -> anyhow::Result<()> {
 
 /// Runs the cases that `wanted` names, or all, between this computer's device and the agent's.
 pub(crate) fn run(
-    beside: &Beside,
+    remote: &RemoteAgent,
     path: Option<Path>,
     wanted: &[String],
     patience: Duration,
 ) -> anyhow::Result<Report> {
-    shared::share(&beside.buffers).with_context(|| format!("cannot make {}", beside.buffers.display()))?;
-    let folder = beside.buffers.to_str().context("the name of the folder is no text")?.to_owned();
-    let agent = SocketAddr::from((Ipv4Addr::LOCALHOST, beside.port));
+    shared::share(&remote.buffers).with_context(|| format!("cannot make {}", remote.buffers.display()))?;
+    let folder = remote.buffers.to_str().context("the name of the folder is no text")?.to_owned();
+    let agent = SocketAddr::from((Ipv4Addr::LOCALHOST, remote.port));
     let agent = Arc::new(Agent::connect(agent, folder).with_context(|| format!("cannot reach the agent at {agent}"))?);
     let boot = || -> (Box<dyn Transport>, Box<dyn Transport>) {
         (Box::new(Device::new()), Box::new(Other::boot(agent.clone())))
