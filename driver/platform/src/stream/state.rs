@@ -28,7 +28,7 @@ enum Receiving {
     No,
     UnderWay,
     /// The receive has ended with this number of bytes, which the buffer does not show yet.
-    Came(usize),
+    Received(usize),
 }
 
 /// The first buffers of a connection.
@@ -314,7 +314,7 @@ impl<P: Platform> State<P> {
 
     pub(super) fn take_incoming(&mut self) -> Option<Incoming<P>> {
         let mut incoming = self.incoming.take()?;
-        if let Receiving::Came(count) = self.receiving {
+        if let Receiving::Received(count) = self.receiving {
             self.receiving = Receiving::No;
             incoming.give_back(count);
         }
@@ -384,7 +384,7 @@ impl<P: Platform> State<P> {
     }
 
     pub(super) fn received(&mut self, result: Result<usize, SocketError>) {
-        self.receiving = Receiving::Came(result.unwrap_or(0));
+        self.receiving = Receiving::Received(result.unwrap_or(0));
         match result {
             Ok(0) if self.ended.is_none() => self.ended = Some(Ok(())),
             Ok(_) => {}

@@ -70,7 +70,7 @@ impl Consumer {
 
     fn open(&self, wake: &Wake) -> Result<Link, Failure> {
         let file = self.0.open().map_err(|status| Failure { step: Step::Prepare, status })?;
-        Ok(Link { file: file.into(), wake: wake.clone(), came: Mutex::default() })
+        Ok(Link { file: file.into(), wake: wake.clone(), incoming: Mutex::default() })
     }
 }
 
@@ -125,12 +125,12 @@ impl Wake {
 pub(super) struct Link {
     file: Arc<dyn File>,
     wake: Wake,
-    came: Mutex<Came>,
+    incoming: Mutex<Incoming>,
 }
 
 /// What has come and is not taken yet.
 #[derive(Default)]
-struct Came {
+struct Incoming {
     messages: VecDeque<Message>,
     done: VecDeque<Done>,
     keepalives: u64,
@@ -141,7 +141,7 @@ impl Link {
     /// Accepts a client: the link is that of the same file.
     pub(super) fn accept(&self) -> Result<Self, Failure> {
         self.until_done(SOFTNDK_TEST_LINK_ACCEPT, Step::Connect)?;
-        Ok(Self { file: self.file.clone(), wake: self.wake.clone(), came: Mutex::default() })
+        Ok(Self { file: self.file.clone(), wake: self.wake.clone(), incoming: Mutex::default() })
     }
 
     fn ask(
@@ -200,7 +200,7 @@ fn of_place(operation: u32, place: u32, length: usize, (address, token): (u64, u
 impl End for Link {
     fn negotiate(&self) -> Result<(), Failure> {
         let negotiated = self.until_done(SOFTNDK_TEST_LINK_NEGOTIATE, Step::Negotiate)?;
-        lock(&self.came).transfer_size = u32::try_from(negotiated.Value).unwrap_or(u32::MAX);
+        lock(&self.incoming).transfer_size = u32::try_from(negotiated.Value).unwrap_or(u32::MAX);
         Ok(())
     }
 
@@ -208,19 +208,19 @@ impl End for Link {
         loop {
             let step = Step::Transport;
             let (result, bytes) = self.next().map_err(|status| Failure { step, status })?;
-            let mut came = lock(&self.came);
-            came.keepalives += result.Value;
+            let mut incoming = lock(&self.incoming);
+            incoming.keepalives += result.Value;
             match result.Kind {
                 SOFTNDK_TEST_LINK_MESSAGE => {
                     let invalidated = (result.Place == 1).then_some(result.Token);
-                    came.messages.push_back(Message { bytes, invalidated });
+                    incoming.messages.push_back(Message { bytes, invalidated });
                 }
-                SOFTNDK_TEST_LINK_TAKEN_BACK => came.done.push_back(Done::TakenBack(result.Place)),
-                SOFTNDK_TEST_LINK_HAS_READ => came.done.push_back(Done::Read(result.Place)),
-                SOFTNDK_TEST_LINK_HAS_WRITTEN => came.done.push_back(Done::Written(result.Place)),
+                SOFTNDK_TEST_LINK_TAKEN_BACK => incoming.done.push_back(Done::TakenBack(result.Place)),
+                SOFTNDK_TEST_LINK_HAS_READ => incoming.done.push_back(Done::Read(result.Place)),
+                SOFTNDK_TEST_LINK_HAS_WRITTEN => incoming.done.push_back(Done::Written(result.Place)),
                 _ if !result.Status.is_success() => return Err(failure(&result)),
                 _ => {
-                    drop(came);
+                    drop(incoming);
                     if !self.wake.pause()? {
                         continue;
                     }
@@ -231,11 +231,11 @@ impl End for Link {
     }
 
     fn receive(&self) -> Option<Message> {
-        lock(&self.came).messages.pop_front()
+        lock(&self.incoming).messages.pop_front()
     }
 
     fn done(&self) -> Option<Done> {
-        lock(&self.came).done.pop_front()
+        lock(&self.incoming).done.pop_front()
     }
 
     fn send(&self, message: &[u8], invalidate: Option<u32>) -> Result<(), NTSTATUS> {
@@ -245,11 +245,11 @@ impl End for Link {
     }
 
     fn transfer_size(&self) -> u32 {
-        lock(&self.came).transfer_size
+        lock(&self.incoming).transfer_size
     }
 
     fn keepalives(&self) -> u64 {
-        std::mem::take(&mut lock(&self.came).keepalives)
+        std::mem::take(&mut lock(&self.incoming).keepalives)
     }
 
     fn lend(&mut self, place: u32, length: usize, access: Access) -> Result<([u8; 16], u32), NTSTATUS> {

@@ -7,7 +7,7 @@ use anyhow::{bail, ensure};
 use super::{
     Operation,
     link::WINDOW,
-    side::{Came, Place, Side},
+    side::{CompletedRequest, Place, Side},
     tcp,
     there::{BOUNCE, CREDIT, ECHO, OVER, TAKE, TCP, batch, fits, meet},
 };
@@ -76,21 +76,25 @@ impl Server {
     }
 
     /// Takes messages until the one that ends them.
-    fn messages(&self, limit: Duration, mut each: impl FnMut(Came) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    fn messages(
+        &self,
+        limit: Duration,
+        mut each: impl FnMut(CompletedRequest) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let mut is_over = false;
         while !is_over {
-            self.side.await_messages(limit, |came| {
+            self.side.await_messages(limit, |message| {
                 self.receive()?;
-                is_over = came.bytes == 0;
-                if is_over { Ok(()) } else { each(came) }
+                is_over = message.bytes == 0;
+                if is_over { Ok(()) } else { each(message) }
             })?;
         }
         Ok(())
     }
 
     fn echo(&self, limit: Duration) -> anyhow::Result<()> {
-        self.messages(limit, |came| {
-            self.side.send(came.at, came.bytes)?;
+        self.messages(limit, |message| {
+            self.side.send(message.at, message.bytes)?;
             self.initiated()
         })
     }
@@ -98,8 +102,8 @@ impl Server {
     fn take(&self, size: usize, limit: Duration) -> anyhow::Result<()> {
         let (mut taken, mut credits) = (0, 0);
         let completed = || Side::poll(&self.side.end.initiator_cq);
-        self.messages(limit, |came| {
-            ensure!(came.bytes == size, "a message of {} bytes; {size} were announced", came.bytes);
+        self.messages(limit, |message| {
+            ensure!(message.bytes == size, "a message of {} bytes; {size} were announced", message.bytes);
             taken += 1;
             if taken % batch(size) == 0 {
                 self.side.send(0, CREDIT)?;
@@ -118,8 +122,8 @@ impl Server {
         for byte in (1..=u8::MAX).cycle() {
             let mut is_over = false;
             self.side.wait(|| {
-                Side::poll_each(&self.side.end.receive_cq, |came| {
-                    is_over |= came.bytes == 0;
+                Side::poll_each(&self.side.end.receive_cq, |message| {
+                    is_over |= message.bytes == 0;
                     self.receive()
                 })?;
                 Ok(is_over || self.side.has_byte(size, byte))

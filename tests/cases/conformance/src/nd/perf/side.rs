@@ -43,7 +43,7 @@ pub(super) struct Side {
 
 /// A request that has completed; what a receive has got.
 #[derive(Clone, Copy)]
-pub(super) struct Came {
+pub(super) struct CompletedRequest {
     /// Of a receive: where the message is.
     pub(super) at: usize,
     pub(super) bytes: usize,
@@ -176,7 +176,10 @@ impl Side {
     }
 
     /// Polls, and calls `each` with each completion.
-    pub(super) fn poll_each(cq: &Cq, mut each: impl FnMut(Came) -> anyhow::Result<()>) -> anyhow::Result<u64> {
+    pub(super) fn poll_each(
+        cq: &Cq,
+        mut each: impl FnMut(CompletedRequest) -> anyhow::Result<()>,
+    ) -> anyhow::Result<u64> {
         let mut results = [const { MaybeUninit::<ND2_RESULT>::uninit() }; BURST];
         // SAFETY: the interface is held; there are as many results as it is told.
         let filled = unsafe { cq.com.GetResults(results.as_mut_ptr().cast(), BURST as u32) };
@@ -184,7 +187,7 @@ impl Side {
             // SAFETY: filled in.
             let result = unsafe { result.assume_init_ref() };
             ensure!(result.Status.is_ok(), "a request ended with {}", NTSTATUS(result.Status.0));
-            each(Came { at: result.RequestContext.addr(), bytes: result.BytesTransferred as usize })?;
+            each(CompletedRequest { at: result.RequestContext.addr(), bytes: result.BytesTransferred as usize })?;
         }
         Ok(filled.into())
     }
@@ -194,13 +197,13 @@ impl Side {
         &self,
         cq: &Cq,
         limit: Duration,
-        mut each: impl FnMut(Came) -> anyhow::Result<()>,
+        mut each: impl FnMut(CompletedRequest) -> anyhow::Result<()>,
     ) -> anyhow::Result<u64> {
         let mut vain = Vain::new(limit, self.sleeps);
         loop {
             match Self::poll_each(cq, &mut each)? {
                 0 => vain.count(Some(cq))?,
-                came => return Ok(came),
+                completed => return Ok(completed),
             }
         }
     }
@@ -209,7 +212,7 @@ impl Side {
     pub(super) fn await_messages(
         &self,
         limit: Duration,
-        each: impl FnMut(Came) -> anyhow::Result<()>,
+        each: impl FnMut(CompletedRequest) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         self.await_on(&self.end.receive_cq, limit, each).map(drop)
     }
@@ -221,8 +224,8 @@ impl Side {
 
     /// Waits for the completion of the only request that there is.
     pub(super) fn await_one(&self, cq: &Cq) -> anyhow::Result<()> {
-        let came = self.await_some(cq)?;
-        ensure!(came == 1, "{came} completions of one request");
+        let completed = self.await_some(cq)?;
+        ensure!(completed == 1, "{completed} completions of one request");
         Ok(())
     }
 

@@ -94,8 +94,8 @@ impl Far for There<'_> {
 
     fn received(&self, near: &Side) -> anyhow::Result<u64> {
         let mut credits = 0;
-        Side::poll_each(&near.end.receive_cq, |came| {
-            ensure!(came.bytes == CREDIT, "a message of {} bytes from who takes", came.bytes);
+        Side::poll_each(&near.end.receive_cq, |message| {
+            ensure!(message.bytes == CREDIT, "a message of {} bytes from who takes", message.bytes);
             credits += 1;
             near.receive(credits, near.longest())
         })?;
@@ -111,8 +111,8 @@ impl Far for There<'_> {
         near.await_one(&near.end.initiator_cq)?;
         let mut is_over = false;
         while !is_over {
-            near.await_messages(near.patience(), |came| {
-                is_over |= came.bytes == 0;
+            near.await_messages(near.patience(), |message| {
+                is_over |= message.bytes == 0;
                 near.receive(0, near.longest())
             })?;
         }
@@ -220,8 +220,8 @@ impl<'r> Link<There<'r>> {
         let mut back = None;
         let started = Instant::now();
         near.send(0, data.len())?;
-        near.await_messages(near.patience(), |came| {
-            back = Some(came);
+        near.await_messages(near.patience(), |message| {
+            back = Some(message);
             Ok(())
         })?;
         let took = started.elapsed();
