@@ -47,9 +47,9 @@ impl Figures {
 
 /// How requests ended, counted.
 #[derive(Default)]
-pub(super) struct Ends(std::collections::BTreeMap<(i32, u32), usize>);
+pub(super) struct StatusCounts(std::collections::BTreeMap<(i32, u32), usize>);
 
-impl Ends {
+impl StatusCounts {
     pub(super) fn add(&mut self, kind: i32, status: NTSTATUS) {
         *self.0.entry((kind, status.to_u32())).or_default() += 1;
     }
@@ -60,7 +60,7 @@ impl Ends {
     }
 }
 
-impl std::fmt::Display for Ends {
+impl std::fmt::Display for StatusCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0.is_empty() {
             return write!(f, "nothing");

@@ -7,7 +7,7 @@ use ndk_abi::status::{NTSTATUS, STATUS_SUCCESS};
 
 use super::{
     super::{control::disconnected, role::Role},
-    figures::Ends,
+    figures::StatusCounts,
     traffic::Traffic,
 };
 use crate::nd::{
@@ -19,8 +19,8 @@ use crate::nd::{
 
 /// What is said of it, for an error; another error if something ended otherwise than documented.
 pub(super) fn report(mut traffic: Traffic, role: &Role<'_>, moved: &str) -> anyhow::Result<String> {
-    let mut ends = Ends::default();
-    let mut in_flight = |found: &Completion| ends.add(found.kind, found.status);
+    let mut counts = StatusCounts::default();
+    let mut in_flight = |found: &Completion| counts.add(found.kind, found.status);
     traffic.failed.drain(..).for_each(|found| in_flight(&found));
     let mut notified = Vec::new();
     for link in &mut traffic.links {
@@ -41,14 +41,14 @@ pub(super) fn report(mut traffic: Traffic, role: &Role<'_>, moved: &str) -> anyh
         ensure!(Instant::now() < deadline, "{outstanding} requests never end");
         std::thread::yield_now();
     }
-    for (kind, status) in ends.statuses() {
+    for (kind, status) in counts.statuses() {
         ensure!(is_documented(kind, status), "a request of kind {kind} ended with {status}, which is not documented");
     }
     notified.dedup();
     let control = role.control.ends()?;
     Ok(format!(
         "the peer is gone after {moved}\n{} connections: NotifyDisconnect {}, Disconnect {STATUS_SUCCESS}\n\
-         in flight, and a send then: {ends}\n{control}",
+         in flight, and a send then: {counts}\n{control}",
         traffic.links.len(),
         notified.join(" and "),
     ))
