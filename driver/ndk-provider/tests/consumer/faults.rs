@@ -138,12 +138,12 @@ fn life(adapter: &Adapter) -> Outcome {
 }
 
 /// What is open in a session. Dropping it checks that nothing is left.
-struct Opened {
+struct OpenAdapter {
     provider: Provider<SimKernel>,
     adapter: Adapter,
 }
 
-impl Opened {
+impl OpenAdapter {
     fn new() -> Result<Self, NTSTATUS> {
         let provider = Provider::new(&addresses())?;
         let adapter = open_adapter(&provider, 2, 1)?;
@@ -163,7 +163,7 @@ fn scenario(session: &Session) -> Outcome {
     let mut first = Ok(());
     // Both rounds make these calls, so that each allocation has one call site.
     for time in 0..2 {
-        let outcome = Opened::new().and_then(|opened| {
+        let outcome = OpenAdapter::new().and_then(|opened| {
             let outcome = life(&opened.adapter);
             opened.close();
             outcome

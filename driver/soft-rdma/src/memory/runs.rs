@@ -155,7 +155,7 @@ impl<P: Platform> Memory<P> {
 }
 
 /// Memory of one local token, opened once for several accesses. It stays registered while this exists.
-pub(crate) struct Opened<P: Platform> {
+pub(crate) struct OpenMemory<P: Platform> {
     token: u32,
     /// The contiguous part around the first access: the consumer's address of its first byte, its bytes, and its system address.
     address: u64,
@@ -164,7 +164,7 @@ pub(crate) struct Opened<P: Platform> {
     memory: Memory<P>,
 }
 
-impl<P: Platform> Opened<P> {
+impl<P: Platform> OpenMemory<P> {
     /// Keeps `memory`, which was opened for `sge`.
     #[inline]
     pub(crate) fn new(sge: &Sge, memory: Memory<P>) -> Option<Self> {

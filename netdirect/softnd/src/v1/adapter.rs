@@ -47,7 +47,7 @@ use crate::{
 const FLAGS: u32 = ND_MR_FLAG_ALLOW_LOCAL_WRITE | ND_MR_FLAG_RDMA_READ_SINK;
 
 /// The part of an adapter that its objects share.
-pub(super) struct Opened {
+pub(super) struct AdapterInner {
     pub(super) regions: Regions,
     pub(super) invalidations: Invalidations,
     core: Arc<adapter::Adapter>,
@@ -61,7 +61,7 @@ pub(super) struct Opened {
     endpoints: AtomicU64,
 }
 
-impl Opened {
+impl AdapterInner {
     /// A new endpoint's name in completions.
     pub(super) fn name_endpoint(&self) -> u64 {
         self.endpoints.fetch_add(1, Ordering::Relaxed)
@@ -77,7 +77,7 @@ impl Opened {
 
 #[implement(INDAdapter, Agile = false)]
 pub(crate) struct Adapter {
-    opened: Arc<Opened>,
+    inner: Arc<AdapterInner>,
     _hold: Hold,
 }
 
@@ -86,8 +86,8 @@ impl Adapter {
         let file = core.open_overlapped().map_err(from_nt)?;
         let channel = core.file().channel(file.as_raw()).map_err(from_nt)?;
         let (regions, invalidations, endpoints) = Default::default();
-        let opened = Opened { regions, invalidations, core, file, channel, address, endpoints };
-        Ok(Self { opened: Arc::new(opened), _hold: Hold::new() })
+        let inner = AdapterInner { regions, invalidations, core, file, channel, address, endpoints };
+        Ok(Self { inner: Arc::new(inner), _hold: Hold::new() })
     }
 }
 
@@ -123,11 +123,11 @@ fn limits(info: &ND2_ADAPTER_INFO) -> ND_ADAPTER_INFO1 {
 impl INDOverlapped_Impl for Adapter_Impl {
     unsafe fn CancelOverlappedRequests(&self) -> HRESULT {
         // Nothing of `Control` is left to cancel: the driver completes its only control code at once.
-        hresult(self.opened.regions.cancel())
+        hresult(self.inner.regions.cancel())
     }
 
     unsafe fn GetOverlappedResult(&self, overlapped: *mut OVERLAPPED, transferred: *mut usize, wait: i32) -> HRESULT {
-        let ended = || self.opened.regions.ended(overlapped.addr());
+        let ended = || self.inner.regions.ended(overlapped.addr());
         // SAFETY: the caller's OVERLAPPED, with which a request was sent.
         unsafe { result(overlapped, transferred, wait != 0, ended) }
     }
@@ -135,7 +135,7 @@ impl INDOverlapped_Impl for Adapter_Impl {
 
 impl INDAdapter_Impl for Adapter_Impl {
     unsafe fn GetFileHandle(&self) -> HANDLE {
-        self.opened.file.as_raw()
+        self.inner.file.as_raw()
     }
 
     unsafe fn Query(&self, version: u32, info: *mut ND_ADAPTER_INFO1, size: *mut usize) -> HRESULT {
@@ -150,7 +150,7 @@ impl INDAdapter_Impl for Adapter_Impl {
             return ND_BUFFER_OVERFLOW;
         }
         // SAFETY: the caller's pointer, to as many bytes.
-        unsafe { info.write(limits(self.opened.core.info())) };
+        unsafe { info.write(limits(self.inner.core.info())) };
         ND_SUCCESS
     }
 
@@ -176,7 +176,7 @@ impl INDAdapter_Impl for Adapter_Impl {
         let output = ptr::slice_from_raw_parts_mut(output.cast::<u8>(), output_length);
         let control = |overlapped: &_| {
             // SAFETY: the caller's output, valid until the request has ended.
-            let status = unsafe { self.opened.channel.submit_for(overlapped, code, input, output) };
+            let status = unsafe { self.inner.channel.submit_for(overlapped, code, input, output) };
             if !returned.is_null() {
                 // SAFETY: the caller's pointer.
                 unsafe { returned.write(if status == STATUS_SUCCESS { overlapped.transferred() } else { 0 }) };
@@ -189,12 +189,12 @@ impl INDAdapter_Impl for Adapter_Impl {
 
     unsafe fn CreateCompletionQueue(&self, entries: usize, out: *mut *mut c_void) -> HRESULT {
         let make = || {
-            let most = self.opened.core.info().MaxCompletionQueueDepth;
+            let most = self.inner.core.info().MaxCompletionQueueDepth;
             let depth = u32::try_from(entries).ok().filter(|depth| (1..=most).contains(depth));
             let depth = depth.ok_or(ND_INVALID_PARAMETER_1)?;
-            let (core, file) = (&self.opened.core, self.opened.file.as_raw());
+            let (core, file) = (&self.inner.core, self.inner.file.as_raw());
             let core = completion_queue::CompletionQueue::create(core, file, depth, affinity(0, 0));
-            Ok(CompletionQueue::new(core.map_err(from_nt)?, self.opened.clone()).into())
+            Ok(CompletionQueue::new(core.map_err(from_nt)?, self.inner.clone()).into())
         };
         // SAFETY: the caller's pointer.
         unsafe { give(&INDCompletionQueue::IID, out, make) }
@@ -213,17 +213,17 @@ impl INDAdapter_Impl for Adapter_Impl {
         // SAFETY: not null, so valid.
         unsafe { out.write(ptr::null_mut()) };
         let register = |overlapped: &_| {
-            let region = match memory::Region::create(&self.opened.core, self.opened.file.as_raw()) {
+            let region = match memory::Region::create(&self.inner.core, self.inner.file.as_raw()) {
                 Ok(region) => region,
                 Err(status) => return status,
             };
-            let handle = self.opened.regions.add(region);
+            let handle = self.inner.regions.add(region);
             // Written before the request can end: another thread may see the end.
             // SAFETY: as before.
             unsafe { out.write(ptr::without_provenance_mut(handle as usize)) };
             let (address, length) = (buffer.addr() as u64, length as u64);
             let send = |region: &memory::Region| region.register(address, length, FLAGS, overlapped);
-            let status = self.opened.regions.change(handle, overlapped, send);
+            let status = self.inner.regions.change(handle, overlapped, send);
             if !status.is_success() {
                 // SAFETY: as before.
                 unsafe { out.write(ptr::null_mut()) };
@@ -236,7 +236,7 @@ impl INDAdapter_Impl for Adapter_Impl {
 
     unsafe fn DeregisterMemory(&self, region: ND_MR_HANDLE, overlapped: *mut OVERLAPPED) -> HRESULT {
         let deregister = |overlapped: &_| {
-            self.opened.regions.change(handle(region), overlapped, |region| region.deregister(overlapped))
+            self.inner.regions.change(handle(region), overlapped, |region| region.deregister(overlapped))
         };
         // SAFETY: the caller's OVERLAPPED, valid until the request has ended.
         unsafe { with(overlapped, deregister) }
@@ -244,8 +244,8 @@ impl INDAdapter_Impl for Adapter_Impl {
 
     unsafe fn CreateMemoryWindow(&self, invalidated: *mut ND_RESULT, out: *mut *mut c_void) -> HRESULT {
         let make = || {
-            let core = memory::Window::create(&self.opened.core).map_err(from_nt)?;
-            Ok(MemoryWindow::new(core, self.opened.clone(), invalidated.expose_provenance()).into())
+            let core = memory::Window::create(&self.inner.core).map_err(from_nt)?;
+            Ok(MemoryWindow::new(core, self.inner.clone(), invalidated.expose_provenance()).into())
         };
         // SAFETY: the caller's pointer.
         unsafe { give(&INDMemoryWindow::IID, out, make) }
@@ -253,8 +253,8 @@ impl INDAdapter_Impl for Adapter_Impl {
 
     unsafe fn CreateConnector(&self, out: *mut *mut c_void) -> HRESULT {
         let make = || {
-            let core = connector::Connector::create(&self.opened.core, self.opened.file.as_raw()).map_err(from_nt)?;
-            Ok(Connector::new(core, self.opened.clone()).into())
+            let core = connector::Connector::create(&self.inner.core, self.inner.file.as_raw()).map_err(from_nt)?;
+            Ok(Connector::new(core, self.inner.clone()).into())
         };
         // SAFETY: the caller's pointer.
         unsafe { give(&INDConnector::IID, out, make) }
@@ -270,8 +270,8 @@ impl INDAdapter_Impl for Adapter_Impl {
     ) -> HRESULT {
         let make = || {
             check_protocol(protocol)?;
-            let core = listener::Listener::create(&self.opened.core, self.opened.file.as_raw()).map_err(from_nt)?;
-            core.bind(self.opened.address_with(port)).map_err(from_nt)?;
+            let core = listener::Listener::create(&self.inner.core, self.inner.file.as_raw()).map_err(from_nt)?;
+            core.bind(self.inner.address_with(port)).map_err(from_nt)?;
             core.listen(u32::try_from(backlog).unwrap_or(u32::MAX)).map_err(from_nt)?;
             if !assigned.is_null() {
                 let local = core.local_address().map_err(from_nt)?;

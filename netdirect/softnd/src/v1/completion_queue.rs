@@ -20,7 +20,7 @@ use ndk_abi::{
 use windows_core::{HRESULT, implement};
 use windows_sys::Win32::System::IO::OVERLAPPED;
 
-use super::{adapter::Opened, memory_window::Invalidations, overlapped::overlapped};
+use super::{adapter::AdapterInner, memory_window::Invalidations, overlapped::overlapped};
 use crate::{
     arguments::{hresult, places, with},
     core::{completion_queue, lock},
@@ -30,14 +30,14 @@ use crate::{
 #[implement(INDCompletionQueue, Agile = false)]
 pub(crate) struct CompletionQueue {
     core: Arc<completion_queue::CompletionQueue>,
-    opened: Arc<Opened>,
+    adapter: Arc<AdapterInner>,
     results: Arc<Results>,
     _hold: Hold,
 }
 
 impl CompletionQueue {
-    pub(super) fn new(core: Arc<completion_queue::CompletionQueue>, opened: Arc<Opened>) -> Self {
-        Self { core, opened, results: Arc::default(), _hold: Hold::new() }
+    pub(super) fn new(core: Arc<completion_queue::CompletionQueue>, adapter: Arc<AdapterInner>) -> Self {
+        Self { core, adapter, results: Arc::default(), _hold: Hold::new() }
     }
 
     pub(super) fn core(&self) -> &Arc<completion_queue::CompletionQueue> {
@@ -141,7 +141,7 @@ impl INDCompletionQueue_Impl for CompletionQueue_Impl {
                 if !endpoints.contains(&endpoint) {
                     return;
                 }
-                fill_in(&completion, &self.opened.invalidations, |result| match places.get_mut(given) {
+                fill_in(&completion, &self.adapter.invalidations, |result| match places.get_mut(given) {
                     Some(place) => {
                         place.write(pointer(result));
                         given += 1;

@@ -22,7 +22,7 @@ use windows_core::{ComObject, HRESULT, Interface, implement};
 use windows_sys::Win32::{Networking::WinSock::SOCKADDR, System::IO::OVERLAPPED};
 
 use super::{
-    adapter::{Opened, check_protocol},
+    adapter::{AdapterInner, check_protocol},
     completion_queue::CompletionQueue,
     endpoint::{Endpoint, Limits},
     overlapped::overlapped,
@@ -39,7 +39,7 @@ use crate::{
 #[implement(INDConnector, Agile = false)]
 pub(crate) struct Connector {
     core: connector::Connector,
-    opened: Arc<Opened>,
+    adapter: Arc<AdapterInner>,
     /// The port to which a connect has bound the connector, in network byte order; 0: the driver chose a port. `None`:
     /// not bound.
     bound: Mutex<Option<u16>>,
@@ -47,8 +47,8 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new(core: connector::Connector, opened: Arc<Opened>) -> Self {
-        Self { core, opened, bound: Mutex::default(), _hold: Hold::new() }
+    pub(super) fn new(core: connector::Connector, adapter: Arc<AdapterInner>) -> Self {
+        Self { core, adapter, bound: Mutex::default(), _hold: Hold::new() }
     }
 
     pub(super) fn core(&self) -> &connector::Connector {
@@ -95,7 +95,7 @@ impl Connector {
         let mut bound = lock(&self.bound);
         match *bound {
             None => {
-                self.core.bind(self.opened.address_with(port))?;
+                self.core.bind(self.adapter.address_with(port))?;
                 *bound = Some(port);
                 Ok(())
             }
@@ -147,7 +147,7 @@ impl INDConnector_Impl for Connector_Impl {
                 inline_data: granted as u32,
             };
             let queues = CompletionQueues { receive: inbound.core().clone(), initiator: outbound.core().clone() };
-            let name = self.opened.name_endpoint();
+            let name = self.adapter.name_endpoint();
             let core = QueuePair::create(self.core.adapter(), queues, receives, initiators, name).map_err(from_nt)?;
             if let Some(inline_data) = inline_data {
                 *inline_data = granted;
@@ -155,7 +155,7 @@ impl INDConnector_Impl for Connector_Impl {
             let reads = ND_READ_LIMITS { Inbound: inbound_reads as u32, Outbound: outbound_reads as u32 };
             let limits = Limits { inbound_sges, outbound_sges, reads };
             let results = [inbound.results().clone(), outbound.results().clone()];
-            Ok(Endpoint::new(core, self.opened.clone(), limits, name, results).into())
+            Ok(Endpoint::new(core, self.adapter.clone(), limits, name, results).into())
         };
         // SAFETY: the caller's pointer.
         unsafe { give(&INDEndpoint::IID, out, make) }

@@ -19,7 +19,7 @@ use ndk_abi::{
 };
 use windows_core::{ComObject, HRESULT, implement};
 
-use super::{adapter::Opened, completion_queue::Results, memory_window::MemoryWindow};
+use super::{adapter::AdapterInner, completion_queue::Results, memory_window::MemoryWindow};
 use crate::{
     arguments::{array, hresult, ours},
     core::queue_pair::{QueuePair, receive_request, request},
@@ -33,7 +33,7 @@ const MAX_SGES: usize = 64;
 #[implement(INDEndpoint, Agile = false)]
 pub(crate) struct Endpoint {
     core: QueuePair,
-    opened: Arc<Opened>,
+    adapter: Arc<AdapterInner>,
     limits: Limits,
     /// The endpoint's name in completions.
     name: u64,
@@ -59,13 +59,13 @@ pub(super) struct Limits {
 impl Endpoint {
     pub(super) fn new(
         core: QueuePair,
-        opened: Arc<Opened>,
+        adapter: Arc<AdapterInner>,
         limits: Limits,
         name: u64,
         results: [Arc<Results>; 2],
     ) -> Self {
         results.iter().for_each(|results| results.add(name));
-        Self { core, opened, limits, name, results, _hold: Hold::new() }
+        Self { core, adapter, limits, name, results, _hold: Hold::new() }
     }
 
     pub(super) fn core(&self) -> &QueuePair {
@@ -104,7 +104,7 @@ impl Endpoint {
             return unsafe { post_inline(&self.core, &head, sges) };
         }
         for (sge, given) in sges.iter_mut().zip(given) {
-            sge.Token = self.opened.regions.local_token(handle(given.hMr));
+            sge.Token = self.adapter.regions.local_token(handle(given.hMr));
         }
         self.core.post(head, sges, &[])
     }
@@ -142,7 +142,7 @@ fn context(result: *mut ND_RESULT) -> Result<u64, HRESULT> {
     if result.is_null() { Err(ND_INVALID_PARAMETER_1) } else { Ok(result.expose_provenance() as u64) }
 }
 
-/// A handle of registered memory, as [`Opened::regions`] takes it.
+/// A handle of registered memory, as [`AdapterInner::regions`] takes it.
 pub(super) fn handle(handle: ND_MR_HANDLE) -> u64 {
     handle.addr() as u64
 }
@@ -243,7 +243,7 @@ impl INDEndpoint_Impl for Endpoint_Impl {
     ) -> HRESULT {
         let bind = || {
             let context = context(result)?;
-            let region = self.opened.regions.find(handle(region)).ok_or(ND_INVALID_PARAMETER_2)?;
+            let region = self.adapter.regions.find(handle(region)).ok_or(ND_INVALID_PARAMETER_2)?;
             // SAFETY: null, or the caller's object.
             let window = unsafe { self.window(window, ND_INVALID_PARAMETER_3) }?;
             let allowed = COMMON_FLAGS | ND_OP_FLAG_ALLOW_READ | ND_OP_FLAG_ALLOW_WRITE;

@@ -9,7 +9,7 @@ use std::{
 use nd_com::v2::{IND2MemoryWindow, IND2MemoryWindow_Impl};
 use windows_core::implement;
 
-use super::adapter::Opened;
+use super::adapter::AdapterInner;
 use crate::{
     core::{lock, memory::Window},
     hold::Hold,
@@ -20,15 +20,15 @@ use crate::{
 #[implement(IND2MemoryWindow, Agile = false)]
 pub(crate) struct MemoryWindow {
     core: Window,
-    opened: Arc<Opened>,
+    adapter: Arc<AdapterInner>,
     /// The address of the ND_RESULT for an invalidation by a peer; 0: none.
     invalidated: usize,
     _hold: Hold,
 }
 
 impl MemoryWindow {
-    pub(super) fn new(core: Window, opened: Arc<Opened>, invalidated: usize) -> Self {
-        Self { core, opened, invalidated, _hold: Hold::new() }
+    pub(super) fn new(core: Window, adapter: Arc<AdapterInner>, invalidated: usize) -> Self {
+        Self { core, adapter, invalidated, _hold: Hold::new() }
     }
 
     pub(super) fn core(&self) -> &Window {
@@ -38,13 +38,13 @@ impl MemoryWindow {
     /// Called when this side has posted an invalidate of the window, or has released the window: a peer's invalidation
     /// no longer writes the ND_RESULT.
     pub(super) fn unbound(&self) {
-        self.opened.invalidations.remove(self.core.token(), self.invalidated);
+        self.adapter.invalidations.remove(self.core.token(), self.invalidated);
     }
 
     /// Called when a bind of the window was posted; `before` is the window's token before the bind.
     pub(super) fn bound(&self, before: u32) {
         if self.invalidated != 0 {
-            self.opened.invalidations.replace(before, self.core.token(), self.invalidated);
+            self.adapter.invalidations.replace(before, self.core.token(), self.invalidated);
         }
     }
 }

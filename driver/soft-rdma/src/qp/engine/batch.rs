@@ -13,7 +13,7 @@ use platform::{Arc, Platform};
 use crate::{
     Access, Completion, CompletionQueue, Flags, OperationKind, ProtectionDomain, QueuePair, Sge,
     memory::region::Range,
-    memory::runs::{self, Opened},
+    memory::runs::{self, OpenMemory},
     qp::request::{InitiatorRequest, ReceiveRequest},
     qp::{LockedQp, PeerQp},
     ring::copy,
@@ -134,10 +134,10 @@ impl<P: Platform> QueuePair<P> {
     /// batch: each keeps its variables in registers.
     #[inline(never)]
     fn place(&self, peer: &Self, batch: &mut BatchSends, receives: &BatchReceives) {
-        let mut last: Option<[Opened<P>; 2]> = None;
+        let mut last: Option<[OpenMemory<P>; 2]> = None;
         let (mut placed, mut bytes, mut all_flags) = (0usize, 0u32, Flags::empty());
         for (InitiatorRequest { data: from, flags, .. }, ReceiveRequest { first: to, .. }) in batch.with(receives) {
-            let opened = last.as_ref().is_some_and(|[source, target]| Opened::copy(target, to, source, from));
+            let opened = last.as_ref().is_some_and(|[source, target]| OpenMemory::copy(target, to, source, from));
             if !opened && self.open_and_copy(peer, from, to, &mut last).is_none() {
                 break;
             }
@@ -151,15 +151,15 @@ impl<P: Platform> QueuePair<P> {
     /// Opens the memory of one send and its receive, copies the send, and leaves the memory open in `last`: the next send often uses the same
     /// memory. While memory is open, until the batch is copied at the latest, its deregistration pends.
     #[inline(never)]
-    fn open_and_copy(&self, peer: &Self, from: &Sge, to: &Sge, last: &mut Option<[Opened<P>; 2]>) -> Option<()> {
+    fn open_and_copy(&self, peer: &Self, from: &Sge, to: &Sge, last: &mut Option<[OpenMemory<P>; 2]>) -> Option<()> {
         if from.length == 0 {
             return Some(());
         }
         let range = |sge: &Sge| Range { address: sge.address, length: u64::from(from.length) };
         let source = ProtectionDomain::local(&self.pd, from.token, range(from), Access::empty()).ok()?;
         let target = ProtectionDomain::local(&peer.pd, to.token, range(to), Access::LOCAL_WRITE).ok()?;
-        let (source, target) = (Opened::new(from, source)?, Opened::new(to, target)?);
-        if !Opened::copy(&target, to, &source, from) {
+        let (source, target) = (OpenMemory::new(from, source)?, OpenMemory::new(to, target)?);
+        if !OpenMemory::copy(&target, to, &source, from) {
             runs::copy(target.memory(), source.memory(), u64::from(from.length)).ok()?;
         }
         *last = Some([source, target]);

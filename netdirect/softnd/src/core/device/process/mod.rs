@@ -60,21 +60,21 @@ fn keep_loaded() -> Result<(), NTSTATUS> {
 
 /// Sends a request on a file without a provider context, waits for its end, and returns the number of output bytes.
 pub(super) fn control_bare(code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
-    Opened::new()?.control(code, input, output)
+    DeviceFile::new()?.control(code, input, output)
 }
 
 /// An open file of the device, with its overlapped files.
 #[derive(Debug)]
 pub(crate) struct File {
-    opened: Arc<Opened>,
+    device_file: Arc<DeviceFile>,
     /// The overlapped files, by the names of their pipes.
     overlapped: Mutex<HashMap<String, Arc<Pipe>>>,
 }
 
 /// An open file of the control device.
-struct Opened(nd_ioctl::File<ProcessHost>);
+struct DeviceFile(nd_ioctl::File<ProcessHost>);
 
-impl Opened {
+impl DeviceFile {
     fn new() -> Result<Self, NTSTATUS> {
         device()?.open(PROCESS).map(Self)
     }
@@ -92,13 +92,13 @@ impl Opened {
     }
 }
 
-impl fmt::Debug for Opened {
+impl fmt::Debug for DeviceFile {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Opened").finish_non_exhaustive()
+        formatter.debug_struct("DeviceFile").finish_non_exhaustive()
     }
 }
 
-impl Drop for Opened {
+impl Drop for DeviceFile {
     fn drop(&mut self) {
         self.0.cleanup(&hosted::passive());
     }
@@ -108,14 +108,14 @@ impl File {
     /// Opens the device, with a provider context of its own.
     pub(super) fn open() -> Result<Self, NTSTATUS> {
         device()?.host().look_for_addresses();
-        let opened = Arc::new(Opened::new()?);
-        opened.control(IOCTL_ND_PROVIDER_INIT, handle(0).as_bytes(), &mut [])?;
-        Ok(Self { opened, overlapped: Mutex::default() })
+        let device_file = Arc::new(DeviceFile::new()?);
+        device_file.control(IOCTL_ND_PROVIDER_INIT, handle(0).as_bytes(), &mut [])?;
+        Ok(Self { device_file, overlapped: Mutex::default() })
     }
 
     /// Sends a request, waits for its end, and returns the number of output bytes.
     pub(super) fn control(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
-        self.opened.control(code, input, output)
+        self.device_file.control(code, input, output)
     }
 
     /// A new overlapped file.
@@ -133,14 +133,14 @@ impl File {
         let file = Handle::duplicate(overlapped)?;
         let pipe = pipe::name(&file).and_then(|name| lock(&self.overlapped).get(&name).cloned());
         let pipe = pipe.ok_or(STATUS_INVALID_PARAMETER_2)?;
-        Ok(Channel { opened: self.opened.clone(), target: Arc::new(Target { file, pipe }) })
+        Ok(Channel { device_file: self.device_file.clone(), target: Arc::new(Target { file, pipe }) })
     }
 }
 
 /// An overlapped file, and the file of the control device to which the overlapped file's requests are sent.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    opened: Arc<Opened>,
+    device_file: Arc<DeviceFile>,
     target: Arc<Target>,
 }
 
@@ -162,7 +162,7 @@ impl Channel {
         match unsafe { Told::new(overlapped, begun, &self.target, output) } {
             Ok(told) => {
                 let request = ProcessRequest::for_program(code, input, told);
-                self.opened.0.dispatch(request, PROCESS, &hosted::passive())
+                self.device_file.0.dispatch(request, PROCESS, &hosted::passive())
             }
             Err(status) => {
                 overlapped.refuse(status);
