@@ -39,7 +39,7 @@ fn the_token_is_there_when_the_post_returns() {
     assert_eq!(scene.post(2, 0, 64, REMOTE), STATUS_SUCCESS);
     let second = scene.mw.token();
     assert_ne!(second, first);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(scene.write(0, 64, first), STATUS_SUCCESS);
     unblock(&scene.pair);
     scene.pair.passive.expect(2, STATUS_SUCCESS);
@@ -204,7 +204,7 @@ fn the_cycle_allocates_nothing() {
     let world = World::new();
     let scene = Scene::new(&world);
     // The listener allocates for the next connection of another machine.
-    world.settle();
+    world.flush_dpcs();
     let before = world.session.ledger().allocation_count;
     for _ in 0..50 {
         scene.bind(0, 64, REMOTE);

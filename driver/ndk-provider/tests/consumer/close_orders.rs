@@ -179,7 +179,7 @@ fn closed_in_any_order(world: &World, seed: u64) {
     });
 
     closed.iter().for_each(|closed| closed.request.succeed());
-    world.settle();
+    world.flush_dpcs();
     for Closed { object, request, .. } in &closed {
         assert_eq!(request.completion.count(), usize::from(request.pended()), "{object:?}: {order:?}");
     }
@@ -203,7 +203,7 @@ fn every_order() {
     for seed in seeds(250) {
         let world = World::seeded(seed);
         closed_in_any_order(&world, seed);
-        world.settle();
+        world.flush_dpcs();
         assert_eq!(world.provider.counters().ActiveConnection, 0);
     }
 }
@@ -214,6 +214,6 @@ fn every_order() {
 fn every_order_in_parallel() {
     let world = World::new();
     (0..150).for_each(|round| closed_in_any_order(&world, 1_000_000 + round));
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(world.provider.counters().ActiveConnection, 0);
 }

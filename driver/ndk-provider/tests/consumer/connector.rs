@@ -296,7 +296,7 @@ fn a_queue_pair_has_one_connection() {
     let reused = scene.connector.connect(&scene.active.qp, loopback(0), scene.remote(), (1, 1), &[]);
     assert_eq!(reused.wait(), STATUS_CONNECTION_ACTIVE);
     // The refused attempts led to no connect event.
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(scene.listener.events.count(), 1);
     again.close_now();
     passive.close_now();
@@ -310,12 +310,12 @@ fn each_step_waits_for_the_other_side() {
     let scene = Scene::new(&world);
     let connect = scene.connect();
     let passive = scene.listener.take();
-    world.settle();
+    world.flush_dpcs();
     assert!(!connect.is_done());
     assert_eq!(scene.connector.complete(None).wait(), STATUS_CONNECTION_INVALID);
     let accept = passive.accept(&scene.passive.qp, (1, 1), &[], None);
     connect.succeed();
-    world.settle();
+    world.flush_dpcs();
     assert!(accept.pended() && !accept.is_done());
     // Neither side can send yet, either may receive.
     for side in [&scene.active, &scene.passive] {
@@ -387,7 +387,7 @@ fn connections_are_counted() {
         }
         pair.close();
     }
-    world.settle();
+    world.flush_dpcs();
     let counters = world.provider.counters();
     assert_eq!((counters.ActiveConnection, counters.ConnectionError, counters.ConnectFailure), (0, 0, 0));
 }

@@ -30,10 +30,10 @@ fn arms_merge_by_the_table() {
             cq.arm(first);
             cq.arm(second);
             pair.message(1, false);
-            world.settle();
+            world.flush_dpcs();
             assert_eq!(cq.notified.count() - before, usize::from(any), "{first} then {second}, plain");
             pair.message(2, true);
-            world.settle();
+            world.flush_dpcs();
             assert_eq!(cq.notified.count() - before, usize::from(solicited), "{first} then {second}, solicited");
             assert_eq!(cq.poll(4).len(), 2);
         }
@@ -47,7 +47,7 @@ fn no_callback_without_an_arm() {
     let world = World::new();
     let pair = Pair::new(&world.adapter);
     (0..5).for_each(|context| pair.message(context, true));
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(pair.passive.receive_cq.notified.count(), 0);
     pair.close();
 }
@@ -61,19 +61,19 @@ fn one_callback_for_each_arm() {
     cq.arm(NDK_CQ_NOTIFY_ANY);
     (0..5).for_each(|context| {
         pair.message(context, true);
-        world.settle();
+        world.flush_dpcs();
     });
     assert_eq!(cq.notified.count(), 1);
     // Four were queued after that callback: the arm is satisfied at once (rule 3).
     cq.arm(NDK_CQ_NOTIFY_ANY);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(cq.notified.count(), 2);
     // All were there at the last callback: no callback that finds nothing new.
     cq.arm(NDK_CQ_NOTIFY_ANY);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(cq.notified.count(), 2);
     pair.message(5, false);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(cq.notified.count(), 3);
     assert!(cq.notified.calls().iter().all(|call| call.status == STATUS_SUCCESS));
     assert_eq!(cq.poll(16).len(), 6);
@@ -90,7 +90,7 @@ fn entries_that_were_polled_satisfy_nothing() {
     cq.wait_one();
     for arm in ARMS {
         cq.arm(arm);
-        world.settle();
+        world.flush_dpcs();
         assert_eq!(cq.notified.count(), 0);
     }
     pair.close();
@@ -103,16 +103,16 @@ fn a_solicited_arm_is_satisfied_at_once_only_by_a_solicited_entry() {
     let cq = &pair.passive.receive_cq;
     pair.message(1, false);
     cq.arm(NDK_CQ_NOTIFY_SOLICITED);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(cq.notified.count(), 0);
     pair.message(2, true);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(cq.notified.count(), 1);
     // Between the two messages of this kind there is no arm.
     pair.message(3, true);
     pair.message(4, false);
     cq.arm(NDK_CQ_NOTIFY_SOLICITED);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(cq.notified.count(), 2);
     pair.close();
 }
@@ -140,7 +140,7 @@ fn errors_of_requests_do_not_satisfy_an_errors_arm() {
     side.receive_cq.arm(NDK_CQ_NOTIFY_ERRORS);
     assert_eq!(side.qp.receive(7, &[]), STATUS_SUCCESS);
     side.qp.flush();
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(side.receive_cq.notified.count(), 0);
     side.close();
 }
@@ -166,7 +166,7 @@ fn callbacks_are_serialised() {
     cq.arm(NDK_CQ_NOTIFY_ANY);
     pair.message(0, false);
     tell.recv_timeout(crate::kit::LIMIT).expect("51 callbacks");
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(cq.notified.count(), 51);
     assert_eq!(cq.poll(64).len(), 51);
     pair.close();
@@ -212,7 +212,7 @@ fn no_wakeup_is_lost_between_poll_and_arm() {
     sender.join().expect("the sender");
     // The callback uses the queue, so it must not be under way when that is closed.
     cq.notified.on_call(|_| ());
-    world.settle();
+    world.flush_dpcs();
     pair.close();
 }
 
@@ -225,7 +225,7 @@ fn both_ways_to_poll_take_from_one_queue() {
     assert_eq!(pair.passive.qp.receive(14, &[]), STATUS_SUCCESS);
     let sent = pair.active.expect(20, STATUS_SUCCESS);
     assert_eq!((sent.Type, sent.QPContext.addr()), (NdkOperationTypeSend, Pair::ACTIVE));
-    world.settle();
+    world.flush_dpcs();
     assert!(pair.passive.receive_cq.results(0).is_empty());
     let plain = pair.passive.receive_cq.results(2);
     let extended = pair.passive.receive_cq.poll(2);
@@ -255,7 +255,7 @@ fn close_drops_a_notification_that_is_due() {
     let close = cq.close();
     drop(held);
     close.succeed();
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(cq.notified.count(), 0);
     side.initiator_cq.close_now();
     side.pd.close_now();
@@ -297,14 +297,14 @@ fn hot_paths_allocate_nothing() {
     let pair = Pair::new(&world.adapter);
     pair.message(0, false);
     pair.passive.receive_cq.wait_one();
-    world.settle();
+    world.flush_dpcs();
     let before = world.session.ledger().allocation_count;
     for context in 0..100 {
         pair.passive.receive_cq.arm(NDK_CQ_NOTIFY_ANY);
         pair.message(context, context % 2 == 0);
         pair.passive.receive_cq.wait_one();
     }
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(world.session.ledger().allocation_count, before);
     pair.close();
 }

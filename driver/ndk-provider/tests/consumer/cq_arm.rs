@@ -74,7 +74,7 @@ fn rule_3_an_entry_that_came_during_the_callback_satisfies_the_next_arm() {
     let stopped = Stopped::new(&pair);
     receive(&pair, 1);
     stopped.go();
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(stopped.cq.notified.count(), 1);
     stopped.cq.arm(NDK_CQ_NOTIFY_ANY);
     stopped.cq.notified.wait_for(2);
@@ -89,7 +89,7 @@ fn rule_3_entries_that_were_there_at_the_callback_satisfy_nothing() {
     let stopped = Stopped::new(&pair);
     stopped.cq.arm(NDK_CQ_NOTIFY_ANY);
     stopped.go();
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(stopped.cq.notified.count(), 1);
     receive(&pair, 1);
     stopped.cq.notified.wait_for(2);
@@ -107,12 +107,12 @@ fn rule_5_a_second_arm_while_a_notification_is_due_is_kept() {
     stopped.cq.arm(NDK_CQ_NOTIFY_ANY);
     receive(&pair, 2);
     stopped.go();
-    world.settle();
+    world.flush_dpcs();
     // One callback, which both entries were there for.
     assert_eq!(stopped.cq.notified.count(), 2);
     receive(&pair, 3);
     stopped.cq.notified.wait_for(3);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(stopped.cq.notified.count(), 3);
     pair.close();
 }
@@ -144,14 +144,14 @@ fn rule_7_a_solicited_arm_looks_for_a_solicited_entry_among_the_older_ones() {
         for &solicited in older {
             pair.message(1, solicited);
         }
-        world.settle();
+        world.flush_dpcs();
         cq.arm(NDK_CQ_NOTIFY_SOLICITED);
-        world.settle();
+        world.flush_dpcs();
         assert_eq!(cq.notified.count(), usize::from(satisfied), "{older:?}");
         // The solicited one is polled: nothing is left that matches.
         cq.poll(older.len());
         cq.arm(NDK_CQ_NOTIFY_SOLICITED);
-        world.settle();
+        world.flush_dpcs();
         assert_eq!(cq.notified.count(), usize::from(satisfied), "{older:?}");
         pair.close();
     }
@@ -196,7 +196,7 @@ fn rule_7b_a_polling_thread_is_woken_for_everything() {
             }
         }
         sender.join().expect("the sender");
-        world.settle();
+        world.flush_dpcs();
         pair.close();
     }
 }

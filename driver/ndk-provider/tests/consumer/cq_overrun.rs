@@ -34,7 +34,7 @@ impl Killer {
     fn kill(&self, world: &World, depth: usize) {
         (0..=depth).for_each(|context| assert_eq!(self.side.qp.receive(context, &[]), STATUS_SUCCESS));
         self.side.qp.flush();
-        world.settle();
+        world.flush_dpcs();
         self.cq.arm(NDK_CQ_NOTIFY_ERRORS);
         let calls = self.cq.notified.wait_for(1);
         assert_eq!(calls.last().map(|call| call.status), Some(STATUS_BUFFER_OVERFLOW));
@@ -54,7 +54,7 @@ fn overrun_kills_the_queue_and_its_queue_pairs() {
         let pair = Pair::with(&world.adapter, Options { cq_depth: 2, ..Options::default() });
         let cq = &pair.passive.receive_cq;
         (0..2).for_each(|context| pair.message(context, false));
-        world.settle();
+        world.flush_dpcs();
         if arm != NDK_CQ_NOTIFY_ERRORS {
             // What is there already has been notified of.
             cq.arm(NDK_CQ_NOTIFY_ANY);
@@ -72,7 +72,7 @@ fn overrun_kills_the_queue_and_its_queue_pairs() {
         world.assert_empty(cq);
         // The failure is told once.
         cq.arm(NDK_CQ_NOTIFY_ANY);
-        world.settle();
+        world.flush_dpcs();
         assert_eq!(cq.notified.count(), before + 1);
         assert_eq!(world.provider.counters().CQError, 1);
         pair.close();
@@ -105,7 +105,7 @@ fn overrun_ends_idle_connections() {
         pair.assert_aborted();
         let reported = if initiator { STATUS_SUCCESS } else { STATUS_CONNECTION_INVALID };
         assert_eq!(pair.passive.qp.receive(1, &[]), reported);
-        world.settle();
+        world.flush_dpcs();
         for side in [&pair.active, &pair.passive] {
             let events = side.disconnected.calls();
             assert_eq!(events.iter().map(|event| event.value).collect::<Vec<_>>(), [1], "one event: aborted");
@@ -149,7 +149,7 @@ fn overrun_frees_what_is_not_reported() {
     // The send waits for a receive, and what follows for the send.
     assert_eq!(pair.passive.qp.send(1, &[], 0), STATUS_SUCCESS);
     assert_eq!(pair.passive.qp.invalidate(2, &mr, 0), STATUS_SUCCESS);
-    world.settle();
+    world.flush_dpcs();
     let close = mr.close();
     assert!(!close.is_done());
     killer.kill(&world, 1);
@@ -306,7 +306,7 @@ fn overrun_while_connecting() {
         assert_eq!(failed.qp.send(1, &[], 0), STATUS_CONNECTION_INVALID);
         assert_eq!(other.qp.send(1, &[], 0), STATUS_SUCCESS);
         assert_eq!(other.initiator_cq.wait_one().Status, STATUS_CANCELLED);
-        world.settle();
+        world.flush_dpcs();
         assert!(events.iter().all(|event| event.count() <= 1));
         connector.close_now();
         incoming.close_now();
@@ -349,7 +349,7 @@ fn overrun_before_a_reject() {
             assert_eq!(accept.wait(), STATUS_CONNECTION_ABORTED);
             killer
         };
-        world.settle();
+        world.flush_dpcs();
         let cancelled = failing.receive_cq.poll(1);
         assert_eq!(cancelled.iter().map(|result| result.Status).collect::<Vec<_>>(), [STATUS_CANCELLED]);
         assert_eq!(failing.qp.receive(2, &[]), STATUS_SUCCESS);
@@ -377,13 +377,13 @@ fn a_disconnect_crosses_an_overrun() {
         assert_eq!(pair.passive.qp.send(1, &[], 0), STATUS_SUCCESS);
         assert_eq!(pair.passive.qp.invalidate(2, &mr, 0), STATUS_SUCCESS);
         assert_eq!(pair.passive.qp.receive(3, &[]), STATUS_SUCCESS);
-        world.settle();
+        world.flush_dpcs();
         let close = mr.close();
         scope(|scope| {
             scope.spawn(|| pair.active.connector.close_now());
             killer.kill(&world, 1);
         });
-        world.settle();
+        world.flush_dpcs();
         assert!(close.is_done(), "seed {seed}");
         pair.passive.expect_receive(3, STATUS_CANCELLED);
         assert_eq!(pair.passive.qp.send(4, &[], 0), STATUS_CONNECTION_INVALID);
@@ -421,7 +421,7 @@ fn closes_cross_an_overrun() {
         });
         killer.side.qp.close();
         drop(held);
-        world.settle();
+        world.flush_dpcs();
         pair.active.qp.close_now();
         for cq in [pair.passive.receive_cq, pair.passive.initiator_cq, pair.active.receive_cq, pair.active.initiator_cq]
         {

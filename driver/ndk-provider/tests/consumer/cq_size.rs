@@ -25,7 +25,7 @@ fn resize_keeps_what_is_queued() {
     let pair = Pair::with(&world.adapter, Options { cq_depth: 8, ..Options::default() });
     let cq = &pair.passive.receive_cq;
     (0..8).for_each(|context| pair.message(context, false));
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(cq.resize(7).wait(), STATUS_BUFFER_OVERFLOW);
     assert_eq!(cq.resize(0).wait(), STATUS_INVALID_PARAMETER);
     assert_eq!(cq.resize(world.adapter.info().MaxCqDepth + 1).wait(), STATUS_INVALID_PARAMETER);

@@ -29,7 +29,7 @@ fn a_disconnect_seen_from_both_sides() {
         load(theirs);
         // Sends to us that wait, as we have no receives.
         assert_eq!(theirs.qp.send(3, &[], 0), STATUS_SUCCESS);
-        world.settle();
+        world.flush_dpcs();
         ours.disconnect();
         assert_eq!(theirs.disconnected.wait_for(1)[0].value, 0, "not aborted");
         world.assert_empty(&theirs.receive_cq);
@@ -39,7 +39,7 @@ fn a_disconnect_seen_from_both_sides() {
         ours.expect(4, STATUS_CANCELLED);
         assert_eq!(theirs.qp.send(4, &[], 0), STATUS_SUCCESS);
         assert_eq!(theirs.qp.receive(3, &[]), STATUS_SUCCESS);
-        world.settle();
+        world.flush_dpcs();
         world.assert_empty(&theirs.receive_cq);
         world.assert_empty(&theirs.initiator_cq);
         // Its consumer disconnects too, which flushes.
@@ -49,7 +49,7 @@ fn a_disconnect_seen_from_both_sides() {
         });
         theirs.expect(3, STATUS_CANCELLED);
         theirs.expect(4, STATUS_CANCELLED);
-        world.settle();
+        world.flush_dpcs();
         assert_eq!((ours.disconnected.count(), theirs.disconnected.count()), (0, 1));
         pair.close();
     }
@@ -81,7 +81,7 @@ fn the_own_requests_are_flushed() {
     let pair = Pair::new(&world.adapter);
     load(&pair.active);
     assert_eq!(pair.active.qp.send(3, &[], ndk_abi::ndkpi::NDK_OP_FLAG_SILENT_SUCCESS), STATUS_SUCCESS);
-    world.settle();
+    world.flush_dpcs();
     pair.active.disconnect();
     (1..3).for_each(|context| {
         pair.active.expect_receive(context, STATUS_CANCELLED);
@@ -194,7 +194,7 @@ fn simultaneous_disconnects() {
                 });
             }
         });
-        world.settle();
+        world.flush_dpcs();
         assert!(pair.active.disconnected.count() <= 1 && pair.passive.disconnected.count() <= 1);
         pair.close();
     }
@@ -315,7 +315,7 @@ fn no_event_after_close() {
     drop(held);
     disconnect.succeed();
     close.succeed();
-    world.settle();
+    world.flush_dpcs();
     if let Some(event) = pair.passive.disconnected.calls().first() {
         assert!(event.ended < Some(close.completion.calls()[0].begun));
     }

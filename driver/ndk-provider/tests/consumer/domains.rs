@@ -17,7 +17,7 @@ fn a_strange_region_is_not_registered() {
     for _ in 0..100 {
         assert_eq!(region.post(&pair.active, 1, REMOTE), STATUS_ACCESS_VIOLATION);
     }
-    world.settle();
+    world.flush_dpcs();
     world.assert_empty(&pair.active.initiator_cq);
     region.register(&pair.passive, REMOTE);
     region.close();

@@ -75,7 +75,7 @@ fn both_end(world: &World, ways: [Way; 2], seed: u64) {
             close.succeed();
         }
     }
-    world.settle();
+    world.flush_dpcs();
     check_events(sides[0].disconnected, ways, &ours);
     check_events(sides[1].disconnected, [ways[1], ways[0]], &theirs);
     for (side, ended) in sides.iter().zip([&ours, &theirs]) {
@@ -83,7 +83,7 @@ fn both_end(world: &World, ways: [Way; 2], seed: u64) {
             side.connector.close_now();
         }
     }
-    world.settle();
+    world.flush_dpcs();
     for side in sides {
         // Each receive was flushed once.
         let results = side.receive_cq.poll(RECEIVES + 1);
@@ -124,7 +124,7 @@ fn both_sides_end_in_every_order() {
         let [ours, theirs] = [seed, seed / ways].map(|number| WAYS[(number % ways) as usize]);
         let world = World::seeded(seed);
         both_end(&world, [ours, theirs], seed);
-        world.settle();
+        world.flush_dpcs();
         assert_eq!(world.provider.counters().ActiveConnection, 0, "{ours:?} and {theirs:?}");
     }
 }
@@ -137,7 +137,7 @@ fn both_sides_end_in_parallel() {
             WAYS.into_iter().for_each(|theirs| both_end(&world, [ours, theirs], round));
         }
     }
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(world.provider.counters().ActiveConnection, 0);
 }
 
@@ -154,7 +154,7 @@ fn an_event_that_comes_too_late() {
         drop(held);
         first.succeed();
         second.succeed();
-        world.settle();
+        world.flush_dpcs();
         assert_eq!((view.active.disconnected.count(), view.passive.disconnected.count()), (0, 0));
         pair.close();
     }
@@ -194,7 +194,7 @@ fn the_last_step_and_the_end_cross() {
             (complete.join().expect("no panic"), end.join().expect("no panic"))
         });
         let (completed, ended, accepted) = (complete.wait(), end.wait(), accept.wait());
-        world.settle();
+        world.flush_dpcs();
         let (active, passive) = (events[0].count(), events[1].count());
         let all = format!("{completed:?} {accepted:?} {ended:?}, {active} {passive} events, way {way}");
         assert_eq!(passive, 0, "its own act: {all}");

@@ -40,7 +40,7 @@ fn one_message_arrives_unreported() {
         send(&pair, &pair.passive, seed, || {
             (0..MESSAGES).for_each(|context| _ = pair.active.qp.send(context, &sges, 0));
         });
-        world.settle();
+        world.flush_dpcs();
         let results = pair.active.initiator_cq.poll(MESSAGES);
         let sent = results.iter().filter(|result| result.Status == STATUS_SUCCESS).count();
         assert!(sent <= REPORTS + 1, "seed {seed}: {sent} sends");
@@ -58,7 +58,7 @@ fn nothing_succeeds_after_a_failure() {
             _ = pair.active.qp.send(0, &[sge(0, 1, 0xBAD)], 0);
             (1..MESSAGES).for_each(|context| _ = pair.active.qp.send(context, &sges, 0));
         });
-        world.settle();
+        world.flush_dpcs();
         let results = pair.active.initiator_cq.poll(MESSAGES);
         assert!(results.iter().all(|result| result.Status != STATUS_SUCCESS), "seed {seed}: {results:?}");
         assert!(pair.passive.receive_cq.poll(MESSAGES).iter().all(|result| result.Status != STATUS_SUCCESS));

@@ -291,7 +291,7 @@ fn the_cycle_allocates_nothing() {
     let pair = Pair::new(&world.adapter);
     let region = FastRegion::new(&world.adapter, &pair.active.pd, 16, true);
     // The listener allocates for the next connection of another machine.
-    world.settle();
+    world.flush_dpcs();
     let before = world.session.ledger().allocation_count;
     for _ in 0..50 {
         region.register(&pair.active, REMOTE);

@@ -209,14 +209,14 @@ fn every_allocation_fails_once() {
     let world = World::new();
     // The tables of the device grow to what this needs, the 64 shards of the memory tokens one after the other.
     (0..64).for_each(|_| life(&world.adapter).expect("without a fault"));
-    world.settle();
+    world.flush_dpcs();
     let live = world.session.ledger().live.len();
     for nth in 1.. {
         let fault = world.session.fail_allocation(nth);
         let outcome = life(&world.adapter);
         let site = fault.site();
         drop(fault);
-        world.settle();
+        world.flush_dpcs();
         assert_eq!(world.session.ledger().live.len(), live, "allocation {nth} leaks, {outcome:?}");
         check(site.as_ref(), outcome);
         if site.is_none() {

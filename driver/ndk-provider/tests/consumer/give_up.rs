@@ -146,7 +146,7 @@ fn close_before_anything_was_delivered() {
     close.succeed();
     assert_eq!(connect.wait(), STATUS_CANCELLED);
     // The connect event may be called, although the active side has closed.
-    world.settle();
+    world.flush_dpcs();
     if scene.listener.events.count() == 1 {
         let passive = scene.listener.take();
         let accept = passive.accept(&scene.passive.qp, (1, 1), &[], None);
@@ -187,7 +187,7 @@ fn the_accept_is_delivered_even_if_the_connection_has_ended() {
         drop(held);
         assert_eq!(accept.wait(), STATUS_SUCCESS);
         end.succeed();
-        world.settle();
+        world.flush_dpcs();
         assert_eq!(accept.completion.count(), 1);
         passive.close_now();
         scene.close(true);

@@ -232,7 +232,7 @@ fn solicit_event_notifies_a_solicited_arm() {
     (1..4).for_each(|context| assert_eq!(pair.passive.qp.receive(context, &[]), STATUS_SUCCESS));
     assert_eq!(pair.active.qp.send(1, &[], 0), STATUS_SUCCESS);
     assert_eq!(pair.active.qp.send(2, &[], 0), STATUS_SUCCESS);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(cq.notified.count(), 0);
     let flags = NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT;
     // "The notification is generated after the receive request completes": the callback finds it.
@@ -260,7 +260,7 @@ fn solicit_event_means_nothing_without_an_arm() {
     let flags = NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT;
     assert_eq!(pair.active.qp.send_and_invalidate(2, &[], flags, scene.token), STATUS_SUCCESS);
     pair.passive.expect_receive(1, STATUS_SUCCESS);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(pair.passive.receive_cq.notified.count(), 0);
     scene.close();
 }
@@ -276,7 +276,7 @@ fn without_solicit_event_a_solicited_arm_waits() {
     assert_eq!(pair.passive.qp.receive(1, &[]), STATUS_SUCCESS);
     assert_eq!(pair.active.qp.send_and_invalidate(2, &[], 0, scene.token), STATUS_SUCCESS);
     pair.passive.expect_receive(1, STATUS_SUCCESS);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(pair.passive.receive_cq.notified.count(), 0);
     scene.close();
 }

@@ -67,7 +67,7 @@ fn requests_that_are_posted_after_the_end_are_cancelled() {
     assert_eq!(qp.send(1, &[], 0x1000_0000), STATUS_INVALID_PARAMETER_4);
     assert_eq!(region.post(&pair.passive, 1, REMOTE), STATUS_ACCESS_VIOLATION, "a stranger's region");
     assert_eq!(qp.fast_register(1, &local.mr, &region.lam, 8, region.base, 0), STATUS_INVALID_DEVICE_REQUEST);
-    world.settle();
+    world.flush_dpcs();
     world.assert_empty(&side.initiator_cq);
     drop(kinds);
     mw.close_now();
@@ -88,7 +88,7 @@ fn requests_that_are_posted_after_the_event_wait_for_the_flush() {
     let region = FastRegion::new(&world.adapter, &side.pd, 1, true);
     // It waits, as the peer has no receive.
     assert_eq!(side.qp.send(0, &[], 0), STATUS_SUCCESS);
-    world.settle();
+    world.flush_dpcs();
     pair.active.disconnect();
     side.disconnected.wait_for(1);
     let (mut next, mut cancelled) = (1, 0);
@@ -104,7 +104,7 @@ fn requests_that_are_posted_after_the_event_wait_for_the_flush() {
         }
         next = cancelled + 4;
         assert_eq!(side.qp.send(next, &[], 0), STATUS_NO_MORE_ENTRIES);
-        world.settle();
+        world.flush_dpcs();
         world.assert_empty(&side.initiator_cq);
         side.qp.flush();
         (cancelled..next).for_each(|context| {
@@ -150,7 +150,7 @@ fn posts_while_the_disconnect_flushes() {
         for context in posted {
             side.expect(context, STATUS_CANCELLED);
         }
-        world.settle();
+        world.flush_dpcs();
         world.assert_empty(&side.initiator_cq);
         pair.close();
     }
@@ -168,7 +168,7 @@ fn posts_in_the_middle_of_a_flush() {
     assert_eq!(side.qp.send(0, &[], 0), STATUS_SUCCESS);
     assert_eq!(region.post(side, 1, REMOTE), STATUS_SUCCESS);
     assert_eq!(side.qp.send(2, &[], 0), STATUS_SUCCESS);
-    world.settle();
+    world.flush_dpcs();
     let close = region.mr.close();
     assert!(close.pended() && !close.is_done());
     let qp = side.qp;
@@ -184,7 +184,7 @@ fn posts_in_the_middle_of_a_flush() {
     (0..6).for_each(|context| {
         side.expect(context, STATUS_CANCELLED);
     });
-    world.settle();
+    world.flush_dpcs();
     world.assert_empty(&side.initiator_cq);
     pair.close();
 }
@@ -202,7 +202,7 @@ fn a_post_in_the_middle_of_a_flush_gives_up_no_other_request() {
     for (region, context) in regions.iter().zip(1..) {
         assert_eq!(region.post(side, context, REMOTE), STATUS_SUCCESS);
     }
-    world.settle();
+    world.flush_dpcs();
     let [first, second] = regions.map(|region| region.mr.close());
     let qp = side.qp;
     first.completion.on_call(move |_| {
@@ -225,7 +225,7 @@ fn a_post_in_the_middle_of_a_flush_gives_up_no_other_request() {
     (0..6).for_each(|context| {
         side.expect(context, STATUS_CANCELLED);
     });
-    world.settle();
+    world.flush_dpcs();
     world.assert_empty(&side.initiator_cq);
     pair.close();
 }

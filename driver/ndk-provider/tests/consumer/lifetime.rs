@@ -42,7 +42,7 @@ fn a_domain_outlives_what_was_made_in_it() {
     let successors: [&dyn Fn(); 4] =
         [&|| mr.close_now(), &|| fast.close_now(), &|| srq.close_now(), &|| qp.close_now()];
     for close_successor in successors {
-        world.settle();
+        world.flush_dpcs();
         assert!(!close.is_done());
         close_successor();
     }
@@ -80,10 +80,10 @@ fn queues_do_not_grow_as_queue_pairs_come_and_go() {
         || pd.create_qp_with_srq(&cqs[0], &cqs[1], &srq, 0, QpSizes::default()).expect("a QP").close_now();
     // The first one allocates the slots.
     come_and_go();
-    world.settle();
+    world.flush_dpcs();
     let before = world.session.ledger().pool_bytes();
     (0..100).for_each(|_| come_and_go());
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(world.session.ledger().pool_bytes(), before);
     cqs.iter().for_each(|cq| cq.close_now());
     srq.close_now();
@@ -101,7 +101,7 @@ fn a_queue_pair_outlives_its_connection() {
         let close = side.qp.close();
         assert!(close.pended());
         // A plain dereference: the connection lives, the receives stay.
-        world.settle();
+        world.flush_dpcs();
         assert!(!close.is_done() && view.passive.disconnected.count() == 0);
         assert_eq!(view.passive.qp.send(2, &[], 0), STATUS_SUCCESS);
         view.passive.expect(2, STATUS_SUCCESS);
@@ -155,7 +155,7 @@ fn a_region_in_a_waiting_request_lives_as_long_as_that() {
     assert_eq!(region.post(&pair.active, 2, 0), STATUS_SUCCESS);
     assert_eq!(pair.active.qp.invalidate(3, &region.mr, 0), STATUS_SUCCESS);
     let close = region.mr.close();
-    world.settle();
+    world.flush_dpcs();
     assert!(close.pended() && !close.is_done());
     pair.active.qp.flush();
     (1..4).for_each(|context| {
@@ -216,7 +216,7 @@ fn close_in_a_connect_event() {
     for _ in 0..10 {
         assert_eq!(scene.connect().wait(), STATUS_CONNECTION_REFUSED);
     }
-    world.settle();
+    world.flush_dpcs();
     closes.succeed(10);
     scene.close(true);
 }

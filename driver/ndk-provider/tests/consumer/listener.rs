@@ -108,7 +108,7 @@ fn pause_refuses() {
     for _ in 0..2 {
         scene.listener.pause(true);
         assert_eq!(scene.connect().wait(), STATUS_CONNECTION_REFUSED);
-        world.settle();
+        world.flush_dpcs();
         let before = scene.listener.events.count();
         scene.listener.pause(false);
         let connect = scene.connect();
@@ -145,7 +145,7 @@ fn one_event_for_each_request() {
         .map(|scene| scene.connector.connect(&scene.active.qp, loopback(0), remote, (1, 1), &[]))
         .collect();
     let passives: Vec<_> = scenes.iter().map(|_| listener.take()).collect();
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(listener.events.count(), 5);
     let mut peers: Vec<_> = passives.iter().map(|passive| passive.peer_address().expect("a peer")).collect();
     peers.sort_unstable();
@@ -172,7 +172,7 @@ fn close_waits_for_the_connectors() {
     let refused = another.connect(&extra.active.qp, loopback(0), remote, (1, 1), &[]);
     assert_eq!(refused.wait(), STATUS_CONNECTION_REFUSED);
     assert_eq!(extra.listener.listen(remote), STATUS_SHARING_VIOLATION);
-    world.settle();
+    world.flush_dpcs();
     assert!(!close.is_done());
     // The connection lives on.
     assert_eq!(scene.passive.qp.receive(1, &[]), STATUS_SUCCESS);
@@ -201,7 +201,7 @@ fn close_before_the_event() {
     drop(held);
     assert_eq!(connect.wait(), STATUS_CONNECTION_REFUSED);
     close.succeed();
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(scene.listener.events.count(), 0);
     scene.connector.close_now();
     scene.active.close();
@@ -220,7 +220,7 @@ fn no_memory_for_the_event() {
     assert_eq!(connect.wait(), STATUS_CONNECTION_REFUSED);
     assert!(fault.happened());
     drop(fault);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(scene.listener.events.count(), 0);
     scene.close(true);
 }

@@ -40,18 +40,18 @@ impl Scene {
     /// One completion.
     pub(crate) fn message(&self) {
         self.pair.message(1, false);
-        self.world.settle();
+        self.world.flush_dpcs();
     }
 
     pub(crate) fn pass(&self, microseconds: u64) {
         self.world.session.advance(Duration::from_micros(microseconds));
-        self.world.settle();
+        self.world.flush_dpcs();
     }
 
     /// Checks how often the consumer has been notified so far.
     #[track_caller]
     pub(crate) fn expect(&self, notifications: usize) {
-        self.world.settle();
+        self.world.flush_dpcs();
         assert_eq!(self.cq.notified.count(), notifications);
     }
 
@@ -63,7 +63,7 @@ impl Scene {
     pub(crate) fn close(self) {
         self.pair.close();
         // The listener's wire may set its timer while it closes, and cancels it.
-        self.world.settle();
+        self.world.flush_dpcs();
         assert_eq!(self.timers(), 0);
     }
 }

@@ -96,12 +96,12 @@ fn close_does_not_wait_for_the_interval() {
     assert_eq!(cq.moderate(u32::MAX - 1, UNLIMITED), STATUS_SUCCESS);
     cq.arm(NDK_CQ_NOTIFY_ANY);
     pair.message(1, false);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(world.session.ledger().set_timers, 1);
     pair.active.connector.close_now();
     pair.passive.connector.close_now();
     pair.passive.qp.close_now();
-    world.settle();
+    world.flush_dpcs();
     let close = cq.close();
     assert!(!close.pended(), "nothing holds it");
     assert_eq!((cq.notified.count(), world.session.ledger().set_timers), (0, 0));
@@ -121,18 +121,18 @@ fn close_drops_a_notification_whose_time_has_come() {
     assert_eq!(cq.moderate(100, UNLIMITED), STATUS_SUCCESS);
     cq.arm(NDK_CQ_NOTIFY_ANY);
     pair.message(1, false);
-    world.settle();
+    world.flush_dpcs();
     pair.active.connector.close_now();
     pair.passive.connector.close_now();
     pair.passive.qp.close_now();
-    world.settle();
+    world.flush_dpcs();
     let held = HeldProcessors::new();
     world.session.advance(Duration::from_micros(100));
     let close = cq.close();
     assert!(close.pended());
     drop(held);
     close.succeed();
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(cq.notified.count(), 0);
     pair.passive.initiator_cq.close_now();
     pair.passive.pd.close_now();
@@ -177,7 +177,7 @@ fn no_wakeup_is_lost_under_moderation() {
         println!("{interval} us, {count}: {} notifications", cq.notified.count());
         // The callback uses the queue, so it must not be under way when that is closed.
         cq.notified.on_call(|_| ());
-        world.settle();
+        world.flush_dpcs();
         pair.close();
     }
 }
@@ -198,7 +198,7 @@ fn closes_cross_expiring_timers() {
         }
         pair.close();
     }
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(world.session.ledger().set_timers, 0);
 }
 

@@ -175,7 +175,7 @@ fn a_region_outlives_its_windows() {
     let scene = Scene::new(&world);
     let token = scene.bind(0, 64, REMOTE);
     let region = scene.region.mr.close();
-    world.settle();
+    world.flush_dpcs();
     assert!(!region.is_done());
     assert_eq!(scene.write(0, 64, token), STATUS_SUCCESS);
     assert_eq!(scene.region.pages.read(0, 8), [0; 8]);
@@ -202,7 +202,7 @@ fn a_domain_outlives_its_windows() {
     let pd = world.adapter.create_pd().expect("a PD");
     let mw = pd.create_mw().expect("a window");
     let closing = pd.close();
-    world.settle();
+    world.flush_dpcs();
     assert!(!closing.is_done());
     mw.close_now();
     closing.succeed();
@@ -285,7 +285,7 @@ fn the_region_is_free_when_the_close_is_reported() {
     assert_eq!(pair.passive.qp.send(1, &[], 0), STATUS_SUCCESS);
     assert_eq!(pair.passive.qp.bind(2, &mw, &region.mr, (region.base, 8), REMOTE), STATUS_SUCCESS);
     // Both requests wait: the one for a receive, the other behind it. So does the close, for the bind.
-    world.settle();
+    world.flush_dpcs();
     let closing = mw.close();
     assert!(closing.pended());
     let (deregistered, mr) = (Arc::new(Mutex::new(None)), region.mr);
@@ -337,7 +337,7 @@ fn a_window_in_a_waiting_bind() {
     assert_eq!(pair.passive.qp.send(1, &[], 0), STATUS_SUCCESS);
     assert_eq!(pair.passive.qp.bind(2, &mw, &region.mr, (region.base, 8), REMOTE), STATUS_SUCCESS);
     let closing: Request = mw.close();
-    world.settle();
+    world.flush_dpcs();
     assert!(!closing.is_done());
     pair.passive.qp.flush();
     pair.passive.expect(1, STATUS_CANCELLED);

@@ -23,7 +23,7 @@ fn number(status: NTSTATUS) -> u32 {
 
 /// What was noticed since this was asked last.
 fn noticed(world: &World) -> Vec<Notice> {
-    world.settle();
+    world.flush_dpcs();
     world.session.take_notices()
 }
 

@@ -73,7 +73,7 @@ fn limits_are_refused_inline() {
 
     for context in 0..4 {
         assert_eq!(qp.send(context, &sges(3), 0), STATUS_SUCCESS);
-        world.settle();
+        world.flush_dpcs();
     }
     assert_eq!(qp.send(4, &[], 0), STATUS_NO_MORE_ENTRIES);
     assert_eq!(qp.write(4, &[], base, token, 0), STATUS_NO_MORE_ENTRIES);
@@ -205,7 +205,7 @@ fn flush_cancels_both_queues() {
     let side = &pair.active;
     (1..4).for_each(|context| assert_eq!(side.qp.receive(context, &[]), STATUS_SUCCESS));
     (1..4).for_each(|context| assert_eq!(side.qp.send(context, &[], SILENT), STATUS_SUCCESS));
-    world.settle();
+    world.flush_dpcs();
     side.qp.flush();
     (1..4).for_each(|context| {
         side.expect_receive(context, STATUS_CANCELLED);
@@ -311,7 +311,7 @@ fn a_post_inside_of_a_flush_is_carried_out() {
     assert_eq!(qp.send(1, &[], 0), STATUS_SUCCESS);
     assert_eq!(region.post(&pair.active, 2, 0), STATUS_SUCCESS);
     assert_eq!(qp.send(3, &[], 0), STATUS_SUCCESS);
-    world.settle();
+    world.flush_dpcs();
     let close = region.mr.close();
     close.completion.on_call(move |_| {
         if qp.write(4, &[], 0, 0, 0) != STATUS_SUCCESS {

@@ -74,7 +74,7 @@ fn the_deepest_completion_queue_is_filled() {
     }
     side.qp.flush();
     side.receive_cq.arm(NDK_CQ_NOTIFY_ERRORS);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(side.receive_cq.notified.count(), 0);
     let results = side.receive_cq.wait(depth);
     for (context, result) in results.iter().enumerate() {

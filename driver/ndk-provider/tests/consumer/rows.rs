@@ -152,10 +152,10 @@ fn session(seed: u64, overruns: bool) -> usize {
         });
         posters.map(|(receives, sends)| (receives.join().expect("a receiver"), sends.join().expect("a sender")))
     });
-    world.settle();
+    world.flush_dpcs();
     sides.iter().for_each(|side| side.connector.close_now());
     sides.iter().for_each(|side| side.qp.flush());
-    world.settle();
+    world.flush_dpcs();
     let mut all = 0;
     for (index, (_, visible)) in posted.iter().enumerate() {
         let (sends, receives) = (drain(&sides[index].initiator_cq), drain(&sides[1 - index].receive_cq));
@@ -215,14 +215,14 @@ fn nothing_is_sent_behind_a_row_that_overran_the_senders_queue() {
     (0..ROW + MORE).for_each(|number| assert_eq!(passive.qp.receive(number, &[]), STATUS_SUCCESS));
     // The sender's queue has room for one more completion.
     (0..39).for_each(|number| assert_eq!(active.qp.write(number, &[], 0, 0, 0), STATUS_SUCCESS));
-    world.settle();
+    world.flush_dpcs();
     let memory = Memory::new(active);
     for number in 0..ROW + MORE {
         let silent = if number == 0 { NDK_OP_FLAG_SILENT_SUCCESS } else { 0 };
         let defer = if number + 1 < ROW + MORE { NDK_OP_FLAG_DEFER } else { 0 };
         assert_eq!(active.qp.send(number, &[memory.from.sge(0, 0)], silent | defer), STATUS_SUCCESS);
     }
-    world.settle();
+    world.flush_dpcs();
     let received = drain(&passive.receive_cq);
     assert_eq!(succeeded(&received).count(), ROW);
     for buffer in [memory.from].into_iter().chain(memory.to) {
@@ -249,7 +249,7 @@ fn messages_that_an_overrun_keeps_out_are_not_counted() {
         let flags = if number + 1 < 2 * DEPTH { NDK_OP_FLAG_DEFER } else { 0 } | NDK_OP_FLAG_SILENT_SUCCESS;
         assert_eq!(active.qp.send(number, &[memory[0].from.sge(number * BYTES, BYTES)], flags), STATUS_SUCCESS);
     }
-    world.settle();
+    world.flush_dpcs();
     let after = world.provider.counters();
     let frames = after.RDMAInFrames - before.RDMAInFrames;
     assert_eq!(frames, DEPTH as u64 + 1);

@@ -114,10 +114,10 @@ fn close_while_connectors_use_it() {
         *second.lock().expect("no panic") = made.ok().map(SharedEndpoint::close);
     });
     one.connector.close_now();
-    world.settle();
+    world.flush_dpcs();
     assert!(!close.is_done(), "the other one still uses it");
     two.connector.disconnect().succeed();
-    world.settle();
+    world.flush_dpcs();
     assert!(!close.is_done(), "disconnected, but not closed");
     let last = two.connector.close();
     last.succeed();

@@ -124,7 +124,7 @@ fn a_waiting_queue_pair_may_go_away() {
     let scene = Scene::new(&world, 8, 1, 0);
     scene.send(&scene.one, 1);
     scene.send(&scene.two, 2);
-    world.settle();
+    world.flush_dpcs();
     scene.one.active.qp.flush();
     scene.one.active.expect(1, STATUS_CANCELLED);
     scene.one.passive.disconnect();
@@ -144,18 +144,18 @@ fn the_threshold_notifies_once_for_each_arm() {
     let notified = scene.srq.notified;
     (0..4).for_each(|context| assert_eq!(scene.srq.receive(context, &[]), STATUS_SUCCESS));
     scene.srq.modify(0, 3).succeed();
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(notified.count(), 0, "4 are not below 3");
     scene.send(&scene.one, 1);
     scene.one.active.expect(1, STATUS_SUCCESS);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(notified.count(), 0, "3 are not below 3");
     scene.send(&scene.two, 2);
     assert_eq!(notified.wait_for(1)[0].status, STATUS_SUCCESS);
     // Disarmed now.
     scene.send(&scene.one, 3);
     scene.one.active.expect(3, STATUS_SUCCESS);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(notified.count(), 1);
     // Already below: at once.
     scene.srq.modify(0, 2).succeed();
@@ -164,7 +164,7 @@ fn the_threshold_notifies_once_for_each_arm() {
     scene.srq.modify(16, 0).succeed();
     scene.send(&scene.one, 4);
     scene.one.active.expect(4, STATUS_SUCCESS);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(notified.count(), 2);
     scene.close();
 }
@@ -177,7 +177,7 @@ fn modify_of_the_depth_keeps_the_arm() {
     (0..2).for_each(|context| assert_eq!(scene.srq.receive(context, &[]), STATUS_SUCCESS));
     scene.srq.modify(0, 2).succeed();
     scene.srq.modify(4, 0).succeed();
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(scene.srq.notified.count(), 0);
     scene.send(&scene.one, 1);
     scene.srq.notified.wait_for(1);
@@ -193,7 +193,7 @@ fn a_new_queue_is_not_armed() {
     assert_eq!(scene.srq.receive(1, &[]), STATUS_SUCCESS);
     scene.send(&scene.one, 1);
     scene.one.active.expect(1, STATUS_SUCCESS);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(scene.srq.notified.count(), 0);
     scene.close();
 }
@@ -257,6 +257,6 @@ fn the_notification_may_refill() {
         scene.one.passive.receive_cq.wait_one();
     }
     // The callback uses the queue, so it must not be under way when that is closed.
-    world.settle();
+    world.flush_dpcs();
     scene.close();
 }

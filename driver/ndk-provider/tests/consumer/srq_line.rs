@@ -42,7 +42,7 @@ impl Scene {
     /// A send of one of the connections, which stands in line when this returns.
     fn send(&self, world: &World, pair: usize) {
         assert_eq!(self.pairs[pair].active.qp.send(pair, &[], 0), STATUS_SUCCESS);
-        world.settle();
+        world.flush_dpcs();
     }
 
     fn post(&self, context: usize) {
@@ -52,7 +52,7 @@ impl Scene {
     /// Checks which queue pairs have received, in this order.
     #[track_caller]
     fn expect(&self, world: &World, pairs: &[usize]) {
-        world.settle();
+        world.flush_dpcs();
         let results = self.passive.receive_cq.poll(64);
         assert!(results.iter().all(|result| result.Status == STATUS_SUCCESS), "{results:?}");
         assert_eq!(results.iter().map(|result| result.QPContext.addr()).collect::<Vec<_>>(), pairs);
@@ -100,7 +100,7 @@ fn a_sender_that_was_served_stands_at_the_end() {
         scene.post(context);
         scene.post(context);
         scene.post(context);
-        world.settle();
+        world.flush_dpcs();
         let mut served: Vec<_> =
             scene.passive.receive_cq.poll(64).iter().map(|result| result.QPContext.addr()).collect();
         served.sort_unstable();
@@ -127,7 +127,7 @@ fn a_new_sender_does_not_overtake() {
         scene.expect(&world, &[0]);
         scene.post(2);
         scene.post(3);
-        world.settle();
+        world.flush_dpcs();
         assert_eq!(scene.passive.receive_cq.poll(64).len(), 2, "seed {seed}");
         scene.close();
     }
@@ -261,14 +261,14 @@ fn flushes_cross_posts() {
         sent[0] = flusher.join().expect("the flusher");
     });
     scene.pairs[0].active.qp.flush();
-    world.settle();
+    world.flush_dpcs();
     // One more receive than there were sends: each of the other senders must be served.
     for _ in 0..=sent.iter().sum::<usize>() {
         for result in scene.passive.receive_cq.poll(4096) {
             received[result.QPContext.addr()] += 1;
         }
         posted += usize::from(scene.srq.receive(posted, &[]) == STATUS_SUCCESS);
-        world.settle();
+        world.flush_dpcs();
     }
     assert_eq!(world.provider.counters().CQError, 0, "an overrun would end all connections");
     assert_eq!(received[1..], sent[1..], "{posted} receives, {} sends and flushes", sent[0]);
@@ -298,7 +298,7 @@ fn connections_come_and_go() {
         });
         (0..scene.pairs.len()).for_each(|context| scene.post(context));
         closer.join().expect("the closer");
-        world.settle();
+        world.flush_dpcs();
         let results = scene.passive.receive_cq.poll(64);
         let of_others = results.iter().filter(|result| result.QPContext.addr() != gone);
         assert_eq!(of_others.count(), scene.pairs.len() - 1, "round {round}: {results:?}");
@@ -310,7 +310,7 @@ fn connections_come_and_go() {
             let other = (gone + 1) % scene.pairs.len();
             assert_eq!(scene.pairs[other].active.qp.send(other, &[], 0), STATUS_SUCCESS);
         }
-        world.settle();
+        world.flush_dpcs();
         assert_eq!(scene.passive.receive_cq.poll(64).len(), leftover, "round {round}");
         for side in [&pair.active, &pair.passive] {
             side.connector.close_now();

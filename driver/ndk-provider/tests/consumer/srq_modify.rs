@@ -116,10 +116,10 @@ fn a_refused_modify_changes_nothing() {
     (0..3).for_each(|context| scene.post(context));
     assert_ne!(scene.srq.modify(2, 4).wait(), STATUS_SUCCESS);
     assert_ne!(scene.srq.modify(u32::MAX, 4).wait(), STATUS_SUCCESS);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(scene.srq.notified.count(), 0);
     scene.message(0);
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(scene.srq.notified.count(), 0);
     scene.post(3);
     scene.post(4);
@@ -164,12 +164,12 @@ fn notifications_race_with_posts() {
         pair.passive.receive_cq.poll(64);
     }
     poster.join().expect("the poster");
-    world.settle();
+    world.flush_dpcs();
     // All were received: none is left that waits for a receive.
     pair.passive.receive_cq.poll(4096);
     assert_eq!(pair.passive.qp.send(1, &[], 0), STATUS_SUCCESS);
     ended.store(true, Ordering::SeqCst);
-    world.settle();
+    world.flush_dpcs();
     let (notified, arms) = (srq.notified.count(), arms.load(Ordering::SeqCst));
     assert!(notified <= arms, "{notified} notifications for {arms} arms");
     assert!(arms - notified <= 1, "{notified} notifications for {arms} arms");
@@ -207,7 +207,7 @@ fn close_waits_for_the_queue_pairs() {
     assert!(close.pended());
     scene.message(0);
     scene.pair.passive.expect_receive(0, STATUS_SUCCESS);
-    world.settle();
+    world.flush_dpcs();
     assert!(!close.is_done());
     scene.close_connection();
     close.succeed();
@@ -230,7 +230,7 @@ fn close_drops_the_notification() {
         let close = scene.srq.close();
         drop(held);
         scene.message(0);
-        world.settle();
+        world.flush_dpcs();
         assert_eq!(scene.srq.notified.count(), 0);
         scene.close_connection();
         close.succeed();

@@ -216,7 +216,7 @@ fn connections_end_while_everything_is_posted() {
         }
     });
     listeners.into_iter().for_each(|listener| listener.close_now());
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(world.provider.counters().ActiveConnection, 0);
 }
 
@@ -234,7 +234,7 @@ fn seeded_connection(seed: u64) -> Trace {
     assert_eq!(listener.listen(loopback(0)), STATUS_SUCCESS);
     connection(&world, &listener, 12, seed);
     listener.close_now();
-    world.settle();
+    world.flush_dpcs();
     world.session.trace().expect("a seeded session")
 }
 

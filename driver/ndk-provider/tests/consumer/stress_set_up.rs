@@ -16,7 +16,7 @@ fn set_ups_are_given_up_in_every_phase() {
             scope.spawn(move || (0..150).for_each(|round| set_up(world, 1000 * number + round)));
         }
     });
-    world.settle();
+    world.flush_dpcs();
     assert_eq!(world.provider.counters().ActiveConnection, 0);
 }
 
@@ -81,7 +81,7 @@ fn set_up(world: &World, seed: u64) {
     connect.wait();
     let closing = listener.close();
     // The listener calls no event after this, once the running ones have returned.
-    world.settle();
+    world.flush_dpcs();
     if keep_open {
         for event in listener.events.calls() {
             crate::kit::Connector::of_event(event.value).close_now();

@@ -130,7 +130,7 @@ fn state() -> (Option<ObjectCounts>, u64, u64) {
 
 /// Objects that live, or bytes if there is no adapter that they could belong to.
 pub(crate) fn outstanding() -> u64 {
-    kernel::settle();
+    kernel::wait_for_dpcs();
     let device = lock(&DEVICE);
     let Some(provider) = &device.provider else { return Ledger::now().pool_bytes() as u64 };
     let ObjectCounts { adapters, pds, cqs, mrs, mws, srqs, qps, connectors, listeners, shared_endpoints } =

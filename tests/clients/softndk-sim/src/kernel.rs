@@ -50,7 +50,7 @@ pub(crate) fn run_idle() {
 
 /// Lets the deferred calls return that have just told the program that something is gone: they free it after that. Not for
 /// ever, as others may be busy.
-pub(crate) fn settle() {
+pub(crate) fn wait_for_dpcs() {
     const ENOUGH: Duration = Duration::from_secs(1);
     let start = Instant::now();
     let busy = || !Ledger::now().dpcs.is_empty();

@@ -87,7 +87,7 @@ impl Kernel {
     }
 
     /// Runs what is queued, and what that queues. For building what a model starts with.
-    pub fn settle(&self) {
+    pub fn run_queued(&self) {
         while let Some(call) = with_state(|state| state.queued.pop_front()) {
             call.run();
         }
@@ -95,7 +95,7 @@ impl Kernel {
 
     /// From now on each DPC is a thread.
     pub fn live(&self) {
-        self.settle();
+        self.run_queued();
         with_state(|state| state.live = true);
     }
 
@@ -106,7 +106,7 @@ impl Kernel {
         with_state(|state| state.ended = Some(ended));
     }
 
-    /// Waits until all threads of DPCs and timers have ended; from now on DPCs wait for [`Kernel::settle`] again. The threads of the model
+    /// Waits until all threads of DPCs and timers have ended; from now on DPCs wait for [`Kernel::run_queued`] again. The threads of the model
     /// have ended.
     pub fn calm(&self) {
         let Some(ended) = with_state(|state| state.ended.clone()) else { unreachable!("not live for a while") };

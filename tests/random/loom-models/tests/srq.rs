@@ -39,7 +39,7 @@ impl Scene {
         kernel.calm();
         self.connection.close(kernel);
         drop(self.srq);
-        kernel.settle();
+        kernel.run_queued();
     }
 }
 

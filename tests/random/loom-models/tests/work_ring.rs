@@ -68,7 +68,7 @@ impl Queue {
         let queue = Arc::<_, Loom>::try_new(queue).expect("memory");
         Deferred::initialize(&queue);
         Deferred::schedule(&queue);
-        kernel.settle();
+        kernel.run_queued();
         queue
     }
 

@@ -389,7 +389,12 @@ impl<H: Host> Abandon<H> for Connector<H> {
 
 /// Handles the inline status of a call that starts an operation. STATUS_PENDING: the callback will end the operation. STATUS_SUCCESS: it
 /// has ended. A failure: it has not begun, and the connector moves back to phase `before`.
-fn settle<H: Host>(connector: &Connector<H>, connection: &Connection<H>, phases: (Phase, Phase), status: NTSTATUS) {
+fn handle_inline_status<H: Host>(
+    connector: &Connector<H>,
+    connection: &Connection<H>,
+    phases: (Phase, Phase),
+    status: NTSTATUS,
+) {
     let (before, during) = phases;
     match status {
         STATUS_PENDING => {}

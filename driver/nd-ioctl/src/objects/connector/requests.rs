@@ -11,7 +11,7 @@ use ndk_abi::status::{
 };
 use platform::{Arc, Passive};
 
-use super::{Connection, Connector, FREED, Link, Phase, settle};
+use super::{Connection, Connector, FREED, Link, Phase, handle_inline_status};
 use crate::addresses::{is_local, local_address};
 use crate::decode::{Reply, finish, input, output, overflow, range, room_for};
 use crate::objects::adapter::same_adapter;
@@ -142,7 +142,7 @@ pub(crate) fn connect<H: Host>(
         return status;
     }
     let status = connection.connect(&qp.ndk, &source, &destination, &data.offer(limits));
-    settle(&connector, &connection, (Phase::Idle, Phase::Connecting), status);
+    handle_inline_status(&connector, &connection, (Phase::Idle, Phase::Connecting), status);
     STATUS_PENDING
 }
 
@@ -187,7 +187,7 @@ pub(crate) fn complete_connect<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> 
         connector.retreat(connection.context(), Phase::Completing, Phase::Offered);
         return status;
     }
-    settle(&connector, &connection, (Phase::Offered, Phase::Completing), connection.complete_connect());
+    handle_inline_status(&connector, &connection, (Phase::Offered, Phase::Completing), connection.complete_connect());
     STATUS_PENDING
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn accept<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
         return status;
     }
     let status = connection.accept(&qp.ndk, &data.offer(limits));
-    settle(&connector, &connection, (Phase::Requested, Phase::Accepting), status);
+    handle_inline_status(&connector, &connection, (Phase::Requested, Phase::Accepting), status);
     STATUS_PENDING
 }
 
@@ -318,6 +318,6 @@ pub(crate) fn disconnect<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTAT
         connector.retreat(connection.context(), Phase::Disconnecting, Phase::Established);
         return status;
     }
-    settle(&connector, &connection, (Phase::Established, Phase::Disconnecting), connection.disconnect());
+    handle_inline_status(&connector, &connection, (Phase::Established, Phase::Disconnecting), connection.disconnect());
     STATUS_PENDING
 }

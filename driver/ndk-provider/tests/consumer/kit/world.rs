@@ -59,14 +59,14 @@ impl World {
     }
 
     /// Waits until nothing deferred is left to do.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn flush_dpcs(&self) {
         self.session.flush_dpcs();
     }
 
     /// Checks that a queue stays empty.
     #[track_caller]
     pub(crate) fn assert_empty(&self, cq: &Cq) {
-        self.settle();
+        self.flush_dpcs();
         let results = cq.poll(16);
         assert!(results.is_empty(), "{results:?}");
     }
@@ -90,7 +90,7 @@ impl Drop for World {
             return;
         }
         close_adapter(self.adapter);
-        self.settle();
+        self.flush_dpcs();
         assert_eq!(self.provider.object_counts(), ObjectCounts::default());
         let late = waiter::take_complaints();
         assert!(complaints.is_empty() && late.is_empty(), "{complaints:?} {late:?}");

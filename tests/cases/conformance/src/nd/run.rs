@@ -53,7 +53,7 @@ pub fn run(
         Nd::load(library, patience).and_then(|nd| Nd { driver: Some(bench.bare_client()?), ..nd }.try_case(case));
     let mut complaints = bench.left_behind();
     complaints.extend(transport.close());
-    complaints.extend(v1::settle());
+    complaints.extend(v1::late_writes());
     let seen = client::take_seen();
     if complaints.is_empty() {
         return (result, seen);

@@ -57,9 +57,9 @@ pub(super) fn live(bench: &Bench<'_>, random: &mut Rng, trouble: Trouble, record
     if !is_cut_short && random.u8(..4) == 0 {
         one.kill(record);
     } else {
-        is_there &= judge(one.settle(trouble, record), trouble, is_removed, record);
+        is_there &= judge(one.drain(trouble, record), trouble, is_removed, record);
     }
-    is_there & judge(other.settle(trouble, record), trouble, is_removed, record)
+    is_there & judge(other.drain(trouble, record), trouble, is_removed, record)
 }
 
 /// Notes an error, unless `trouble` explains it. False: the adapter is removed.

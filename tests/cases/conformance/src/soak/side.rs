@@ -348,7 +348,7 @@ impl Side {
 
     /// The connection is over: each request has to be reported, and each control request to end. Among faults what is refused is
     /// tried again.
-    pub(super) fn settle(mut self, trouble: Trouble, record: &Record) -> anyhow::Result<()> {
+    pub(super) fn drain(mut self, trouble: Trouble, record: &Record) -> anyhow::Result<()> {
         let again = trouble == Trouble::Faults;
         let deadline = Instant::now() + self.end.site.client.patience();
         let retry = |request: &dyn Fn() -> error::Result<()>| loop {

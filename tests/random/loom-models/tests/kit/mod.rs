@@ -71,7 +71,7 @@ impl World {
         let listener = Listener::new(&self.adapter, event).expect("a listener");
         let at = SocketAddr::new(HOST, 700);
         assert_eq!(Listener::listen(&listener, at, ignore()), Ok(Outcome::Pending));
-        kernel.settle();
+        kernel.run_queued();
         let active = Connector::new(&self.adapter).expect("a connector");
         let connect = Connect {
             queue_pair: &sender,
@@ -81,15 +81,15 @@ impl World {
             private_data: &[],
         };
         assert_eq!(Connector::connect(&active, connect, ignore()), Ok(Outcome::Pending));
-        kernel.settle();
+        kernel.run_queued();
         let passive = incoming.lock().expect("no panic").take().expect("a request");
         let accept = Accept { queue_pair: &receiver, limits: LIMITS, private_data: &[], disconnect_event: None };
         assert_eq!(Connector::accept(&passive, accept, ignore()), Ok(Outcome::Pending));
-        kernel.settle();
+        kernel.run_queued();
         assert_eq!(Connector::complete_connect(&active, None), Ok(Outcome::Done));
-        kernel.settle();
+        kernel.run_queued();
         let _pending = close(listener, ignore());
-        kernel.settle();
+        kernel.run_queued();
         Connection { sender, receiver, connectors: [active, passive] }
     }
 }
@@ -100,9 +100,9 @@ impl Connection {
         for connector in self.connectors {
             let _outcome = close(connector, ignore());
         }
-        kernel.settle();
+        kernel.run_queued();
         drop((self.sender, self.receiver));
-        kernel.settle();
+        kernel.run_queued();
     }
 }
 

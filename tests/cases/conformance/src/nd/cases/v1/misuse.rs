@@ -262,7 +262,7 @@ impl Things {
                 4 => random.lose(&mut self.memories),
                 5 => random.lose(&mut self.windows),
                 6 => random.lose(&mut self.descriptors),
-                _ => self.settle()?,
+                _ => self.reap_requests()?,
             },
             _ => self.post(random, context, &sges, descriptor, flags),
         }
@@ -274,7 +274,7 @@ impl Things {
     }
 
     /// Looks at the requests that are over.
-    fn settle(&mut self) -> anyhow::Result<()> {
+    fn reap_requests(&mut self) -> anyhow::Result<()> {
         for request in self.requests.extract_if(.., |request| request.is_over()) {
             let mut request = request;
             self.done.ended(request.status()?);

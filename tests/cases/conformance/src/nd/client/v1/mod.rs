@@ -17,7 +17,7 @@ pub(crate) use memory::{Descriptor, Mr, Mw};
 pub(crate) use provider::Provider;
 pub(crate) use queue::Cq;
 pub(crate) use results::REMOTE_INVALIDATION;
-pub(in crate::nd) use results::settle;
+pub(in crate::nd) use results::late_writes;
 
 use nd_com::v1::INDOverlapped as Overlapping;
 

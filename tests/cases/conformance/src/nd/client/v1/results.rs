@@ -86,7 +86,7 @@ pub(super) fn taken(result: *mut ND_RESULT) -> anyhow::Result<Completion> {
 }
 
 /// After a case: complaints about what was written to after it had been given back.
-pub(in crate::nd) fn settle() -> Vec<String> {
+pub(in crate::nd) fn late_writes() -> Vec<String> {
     let mut results = results();
     results.under_way.clear();
     let is_untouched = |address: &usize| {
