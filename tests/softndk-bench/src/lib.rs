@@ -2,7 +2,6 @@
 //!
 //! Every figure stands beside a reference that is measured in turns with it.
 
-pub mod apart;
 pub mod bell;
 pub mod counted;
 pub mod crowd;
@@ -16,6 +15,7 @@ mod peer;
 pub mod sample;
 pub mod scale;
 pub mod tcp;
+pub mod two_processes;
 pub mod wake;
 pub mod wire;
 pub mod write;

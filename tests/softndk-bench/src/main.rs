@@ -6,10 +6,11 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use softndk_bench::{
-    apart::{self, Served},
     counted, crowd,
     figures::{Figure, table},
-    idle, messages, scale, wake, wire, write,
+    idle, messages, scale,
+    two_processes::{self, Served},
+    wake, wire, write,
 };
 
 #[derive(Parser)]
@@ -87,7 +88,7 @@ const GROUPS: [(&str, Group); 6] = [
 
 const WIRE: [(&str, Group); 3] = [
     ("idle", |bar| idle::idle(bar, &std::env::current_exe()?, 50, 1000)),
-    ("writes", |bar| apart::writes(bar, &std::env::current_exe()?, 100)),
+    ("writes", |bar| two_processes::writes(bar, &std::env::current_exe()?, 100)),
     ("round-trips", |bar| wire::round_trips(bar, 50)),
 ];
 
@@ -105,7 +106,7 @@ fn main() -> Result<()> {
             }
             return if check { crowd::check(&waits) } else { Ok(()) };
         }
-        Some(Task::Peer { part: Part::Writes { served } }) => return apart::serve(served),
+        Some(Task::Peer { part: Part::Writes { served } }) => return two_processes::serve(served),
         Some(Task::Peer { part: Part::Idle { count } }) => return idle::serve(count),
         None => {}
     }

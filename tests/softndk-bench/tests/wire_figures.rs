@@ -3,14 +3,15 @@
 use std::path::Path;
 
 use indicatif::ProgressBar;
-use softndk_bench::{apart, idle, wire};
+use softndk_bench::{idle, two_processes, wire};
 
 /// Every figure is there, beside its reference; what they are is for `cargo xtask bench --wire`.
 #[test]
 fn every_figure_is_there() {
     let bar = ProgressBar::hidden();
     let program = Path::new(env!("CARGO_BIN_EXE_softndk-bench"));
-    let groups = [idle::idle(&bar, program, 2, 50), apart::writes(&bar, program, 2), wire::round_trips(&bar, 2)];
+    let groups =
+        [idle::idle(&bar, program, 2, 50), two_processes::writes(&bar, program, 2), wire::round_trips(&bar, 2)];
     let figures: Vec<_> = groups.into_iter().flat_map(|group| group.expect("a group")).collect();
     assert_eq!(figures.len(), 23);
     assert_eq!(figures.iter().filter(|figure| figure.target.is_some()).count(), 6);

@@ -50,14 +50,14 @@ pub fn run(case: &Case, transport: Box<dyn Transport>, path: Path, patience: Dur
 }
 
 /// As [`run`], on two machines with a wire between them: connections are made from `here` to `there`. True: the case has used `there`.
-pub fn run_apart(
+pub fn run_on_two_devices(
     case: &Case,
     here: Box<dyn Transport>,
     there: Box<dyn Transport>,
     path: Path,
     patience: Duration,
 ) -> anyhow::Result<bool> {
-    run_on(case, here, Some(there), path, patience).map(|(_, is_apart)| is_apart)
+    run_on(case, here, Some(there), path, patience).map(|(_, uses_there)| uses_there)
 }
 
 fn run_on(
@@ -72,7 +72,7 @@ fn run_on(
     }
     let bench = Bench { path, there: there.as_deref(), ..Bench::new(&*here, patience) };
     let result = (case.run)(&bench);
-    let (notes, is_apart) = (bench.notes.take(), bench.is_apart.get());
+    let (notes, uses_there) = (bench.notes.take(), bench.uses_there.get());
     let mut complaints = bench.left_behind();
     if there.is_some() {
         complaints.extend(bench.there().left_behind());
@@ -81,7 +81,7 @@ fn run_on(
     complaints.extend(there.map_or(Vec::new(), Transport::close));
     complaints.extend(here.close());
     if complaints.is_empty() {
-        return result.map(|()| (notes, is_apart));
+        return result.map(|()| (notes, uses_there));
     }
     let complaints = complaints.join("\n");
     Err(match result {
@@ -96,7 +96,7 @@ pub struct Bench<'t> {
     /// Where those are that connections go to, if that is another machine.
     there: Option<&'t dyn Transport>,
     /// The case has used `there`.
-    is_apart: Cell<bool>,
+    uses_there: Cell<bool>,
     patience: Duration,
     path: Path,
     complaints: Complaints,
@@ -110,7 +110,7 @@ impl<'t> Bench<'t> {
         Self {
             transport,
             there: None,
-            is_apart: Cell::default(),
+            uses_there: Cell::default(),
             patience,
             path: Path::Plain,
             complaints: Complaints::default(),
@@ -137,7 +137,7 @@ impl<'t> Bench<'t> {
     #[must_use]
     pub fn there(&self) -> Self {
         let Self { there, patience, path, ref complaints, .. } = *self;
-        self.is_apart.set(there.is_some());
+        self.uses_there.set(there.is_some());
         Self { path, complaints: complaints.clone(), ..Self::new(there.unwrap_or(self.transport), patience) }
     }
 

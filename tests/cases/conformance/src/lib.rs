@@ -9,7 +9,6 @@
 //!   promise. Nothing waits without a limit, and nothing sleeps.
 #[cfg(any(target_os = "linux", windows))]
 pub mod agent;
-mod apart;
 mod bench;
 mod carrier;
 mod cases;
@@ -23,10 +22,11 @@ pub mod pair;
 pub mod sim;
 pub mod soak;
 mod transport;
+mod two_devices;
 
-pub use apart::play_apart;
-pub use bench::{Bench, COUNTS_CALLS, Case, Skipped, run, run_apart};
+pub use bench::{Bench, COUNTS_CALLS, Case, Skipped, run, run_on_two_devices};
 pub use carrier::Carrier;
 pub use cases::CASES;
 pub use complaints::Complaints;
 pub use transport::{Completion, File, Pending, Transport};
+pub use two_devices::play_on_two_devices;

@@ -53,7 +53,7 @@ impl Simulated {
     /// # Panics
     /// When a device cannot be made.
     #[must_use]
-    pub fn boot_apart() -> [Self; 2] {
+    pub fn boot_two_devices() -> [Self; 2] {
         let session = Some(simkernel::boot());
         [Self::machine(1, true, session), Self::machine(2, true, None)]
     }

@@ -5,16 +5,16 @@
 mod common;
 
 use common::{PATIENCE, named, passed};
-use conformance::{Transport, client::Path, play_apart, sim::Simulated};
+use conformance::{Transport, client::Path, play_on_two_devices, sim::Simulated};
 
 fn boot() -> (Box<dyn Transport>, Box<dyn Transport>) {
-    let [here, there] = Simulated::boot_apart();
+    let [here, there] = Simulated::boot_two_devices();
     (Box::new(here), Box::new(there))
 }
 
 fn run(name: &str, path: Path) {
     let case = named(name);
-    passed(case, play_apart(case, boot, path, PATIENCE));
+    passed(case, play_on_two_devices(case, boot, path, PATIENCE));
 }
 
 conformance::for_each_case!(tests);

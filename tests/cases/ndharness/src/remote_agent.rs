@@ -14,7 +14,7 @@ use conformance::{
     Bench, Transport,
     agent::{Agent, Other, serve},
     memory::shared,
-    play_apart,
+    play_on_two_devices,
 };
 
 use crate::{front_end::Path, ioctl::Device, report::Report, run};
@@ -58,5 +58,7 @@ pub(crate) fn run(
     let both = ours.iter().find(|address| theirs.contains(address));
     ensure!(both.is_none(), "it is one device: both have {both:?}");
     let front_end = format!("{}, and {}", here.front_end(), there.front_end());
-    run::each(front_end, path, wanted, |case, path| play_apart(case, boot, path, patience).map(|()| Vec::new()))
+    run::each(front_end, path, wanted, |case, path| {
+        play_on_two_devices(case, boot, path, patience).map(|()| Vec::new())
+    })
 }

@@ -78,7 +78,7 @@ macro_rules! for_each_case {
             pd {
                 many: "hundreds of domains, freed in another order than made",
                 together: "what is of one domain works together, over any of its queue pairs",
-                apart: "a region of another domain is refused, named by its own side or by the peer",
+                other_domain: "a region of another domain is refused, named by its own side or by the peer",
                 freed_first: "a domain freed before what was made in it: that goes on, and nothing new is made in it",
             }
             mr {

@@ -53,7 +53,7 @@ pub(super) fn together(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn apart(bench: &Bench<'_>) -> anyhow::Result<()> {
+pub(super) fn other_domain(bench: &Bench<'_>) -> anyhow::Result<()> {
     for own in [true, false] {
         let pair = Pair::new(bench)?;
         let other = Pd::new(if own { &pair.a.site.adapter } else { &pair.b.site.adapter })?;

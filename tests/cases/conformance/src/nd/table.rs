@@ -108,7 +108,7 @@ both! {
         resize_in_traffic: "resizing while completions arrive loses none",
         overrun: "an overrun ends ERRORS; the queue and its queue pairs are dead",
         shared: "one queue for both queues of two queue pairs, whose contexts tell them apart in version 2",
-        apart: "two queues for one queue pair notify apart",
+        notify_separately: "two queues for one queue pair notify apart",
         many: "queues of several queue pairs, polled by several threads",
     }
     connector {

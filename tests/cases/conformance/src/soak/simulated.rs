@@ -22,9 +22,9 @@ const LIVES: u64 = 8;
 /// Plays a round, all of whose choices `seed` determines, but for when things happen. No life begins after `end`.
 pub fn simulated(seed: u64, end: Instant, patience: Duration, record: &Record) {
     let mut random = Rng::with_seed(seed);
-    let (apart, faulty, threads) = (random.bool(), random.bool(), random.u64(1..=3));
-    let (here, there) = if apart {
-        let [here, there] = Simulated::boot_apart();
+    let (two_devices, faulty, threads) = (random.bool(), random.bool(), random.u64(1..=3));
+    let (here, there) = if two_devices {
+        let [here, there] = Simulated::boot_two_devices();
         (here, Some(there))
     } else {
         (Simulated::boot(), None)
@@ -62,7 +62,7 @@ pub fn simulated(seed: u64, end: Instant, patience: Duration, record: &Record) {
     }
     for finding in figures.findings.iter_mut().skip(before) {
         finding.push_str(&format!(
-            " (in the round with --seed {seed}: apart {apart}, faults {faulty}, {threads} at a time)"
+            " (in the round with --seed {seed}: two devices {two_devices}, faults {faulty}, {threads} at a time)"
         ));
     }
 }

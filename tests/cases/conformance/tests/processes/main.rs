@@ -22,7 +22,7 @@ use conformance::{
     agent::{Other, serve},
     client::Path,
     local::Local,
-    play_apart, run_apart,
+    play_on_two_devices, run_on_two_devices,
 };
 use hosted::Hosted;
 use other::Process;
@@ -65,7 +65,7 @@ fn boot() -> (Box<dyn Transport>, Box<dyn Transport>) {
 fn play(case: &Case, path: Path) -> anyhow::Result<bool> {
     let _turn = turn();
     let (here, there) = boot();
-    run_apart(case, here, there, path, PATIENCE)
+    run_on_two_devices(case, here, there, path, PATIENCE)
 }
 
 /// A device on the hosted platform has carried out a send when the post returns: no queue of them is ever full.
@@ -77,7 +77,7 @@ fn run(name: &str, path: Path) {
     }
     let _turn = turn();
     let case = named(name);
-    passed(case, play_apart(case, boot, path, PATIENCE));
+    passed(case, play_on_two_devices(case, boot, path, PATIENCE));
 }
 
 conformance::for_each_case!(tests);

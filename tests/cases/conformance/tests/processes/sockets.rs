@@ -12,7 +12,7 @@ use conformance::{
     client::Path,
     local::Local,
     pair::{Pair, exchange, pattern},
-    run, run_apart,
+    run, run_on_two_devices,
 };
 use hosted::Hosted;
 
@@ -81,7 +81,7 @@ fn a_connection_is_tcp_between_two_processes() {
 fn two_devices_of_one_process_are_noticed() {
     let _turn = turn();
     let [here, there] = [here(), there()].map(|addresses| Box::new(Local::<Hosted>::new(&addresses, true)));
-    let failure = failure(run_apart(&CONNECTS, here, there, Path::Plain, PATIENCE));
+    let failure = failure(run_on_two_devices(&CONNECTS, here, there, Path::Plain, PATIENCE));
     assert!(failure.contains("the other process does not have the end at 127.0.1.2"), "{failure}");
 }
 

@@ -144,7 +144,7 @@ pub(in crate::nd) fn shared<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
 }
 
 // Shows C3.
-pub(in crate::nd) fn apart<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+pub(in crate::nd) fn notify_separately<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::<V>::new(nd)?;
     let mut receives = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
     let mut initiators = pair.b.initiator_cq.notify(ND_CQ_NOTIFY_ANY)?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 
-use crate::{COUNTS_CALLS, Case, Skipped, Transport, client::Path, run_apart};
+use crate::{COUNTS_CALLS, Case, Skipped, Transport, client::Path, run_on_two_devices};
 
 /// Cases and groups with one end, or with both in one file of one device.
 const ONE_END: &[&str] = &[
@@ -48,9 +48,9 @@ fn is_of(name: &str, place: &str) -> bool {
     name == place || place.ends_with(':') && name.starts_with(place)
 }
 
-/// Plays a case on two devices, which are made for it, here and there, with a wire between them: [`run_apart`]. What has one end is
+/// Plays a case on two devices, which are made for it, here and there, with a wire between them: [`run_on_two_devices`]. What has one end is
 /// known.
-pub fn play_apart(
+pub fn play_on_two_devices(
     case: &Case,
     boot: impl Fn() -> (Box<dyn Transport>, Box<dyn Transport>),
     path: Path,
@@ -61,9 +61,9 @@ pub fn play_apart(
         return Err(Skipped("it is about one device").into());
     }
     let (here, there) = boot();
-    let is_apart = run_apart(case, here, there, path, patience)?;
+    let uses_there = run_on_two_devices(case, here, there, path, patience)?;
     let has_one_end = ONE_END.iter().any(|place| is_of(name, place));
-    ensure!(is_apart != has_one_end, "it has {} end(s)", if is_apart { 2 } else { 1 });
+    ensure!(uses_there != has_one_end, "it has {} end(s)", if uses_there { 2 } else { 1 });
     Ok(())
 }
 
