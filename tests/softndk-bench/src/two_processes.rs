@@ -189,14 +189,14 @@ pub fn writes(bar: &ProgressBar, program: &Path, rounds: usize) -> Result<Vec<Fi
     let mut stream = tcp::Stream::new(reader.offer.listens, SIZE, ROW).context("no stream")?;
     let tcp = |rows| stream.pass(rows).map_or_else(|error| panic!("the stream broke: {error}"), |()| 0);
     let spent: [RefCell<Vec<f64>>; 4] = Default::default();
-    let mut measured = [
+    let mut contenders = [
         (1, counted(timed(|rows| plain.pass(rows)), &plain.other, &spent[0])),
         (1, counted(timed(|rows| checked.pass(rows)), &checked.other, &spent[1])),
         (1, counted(timed(|rows| confirmed.pass(rows)), &confirmed.other, &spent[2])),
         (1, counted(timed(tcp), &reader, &spent[3])),
     ];
-    let costs = compare(bar, rounds, &mut measured);
-    drop(measured);
+    let costs = compare(bar, rounds, &mut contenders);
+    drop(contenders);
     // The first round does not count.
     let spent = spent.map(|spent| Cost::of(spent.into_inner().split_off(1)));
     let [without, with] = [0.8, 0.6].map(|least| Some(Target::AtLeast(least)));

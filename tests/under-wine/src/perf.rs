@@ -21,25 +21,25 @@ pub(crate) fn measures() -> Result<()> {
     let mut session = Session::start(&session::addresses(&[])?)?;
     session.load()?;
     let command = ["perf", "--sizes", "64,1MiB", "--json", "--plot", DRAWING];
-    let measured = run::report_of(&session, &command, LIMIT)?;
+    let report = run::report_of(&session, &command, LIMIT)?;
     let left = session.unload()?;
     ensure!(left.is_clean(), "left behind: {left}");
-    figures(&measured).with_context(|| measured.to_string())?;
+    figures(&report).with_context(|| report.to_string())?;
     let drawing = fs::read_to_string(&drawing).context("the drawing")?;
     let whole = drawing.starts_with("<svg") && drawing.trim_end().ends_with("</svg>");
     ensure!(whole && drawing.contains("read, rings"), "the drawing is none:\n{drawing}");
-    for ratio in measured["ratios"].as_array().into_iter().flatten() {
+    for ratio in report["ratios"].as_array().into_iter().flatten() {
         println!("   {} B {}: {} times {}", ratio["bytes"], ratio["operation"], ratio["ratio"], ratio["reference"]);
     }
     Ok(())
 }
 
-fn figures(measured: &Value) -> Result<()> {
-    let rows = measured["figures"].as_array().context("no figures")?;
+fn figures(report: &Value) -> Result<()> {
+    let rows = report["figures"].as_array().context("no figures")?;
     let found: Vec<_> = rows.iter().map(|row| (row["operation"].as_str(), row["bytes"].as_u64())).collect();
     let asked = ["send", "read", "write"].map(|operation| [64, 1 << 20].map(|bytes| (Some(operation), Some(bytes))));
     ensure!(found == asked.concat(), "figures of {found:?}");
-    ensure!(is_positive(&measured["hand_over_us"]), "no reference for latencies");
+    ensure!(is_positive(&report["hand_over_us"]), "no reference for latencies");
     for row in rows {
         ensure!(is_positive(&row["memcpy_rate"]), "no reference for bandwidths: {row}");
         for path in ["rings", "plain"] {
@@ -50,7 +50,7 @@ fn figures(measured: &Value) -> Result<()> {
         // Each of these posts is a call.
         ensure!(row["plain"]["calls"].as_f64() >= Some(1.0), "calls of {row}");
     }
-    ensure!(measured["ratios"].as_array().is_some_and(|ratios| ratios.len() == 2), "no ratios");
+    ensure!(report["ratios"].as_array().is_some_and(|ratios| ratios.len() == 2), "no ratios");
     Ok(())
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn run(computers: &Computers) -> Result<()> {
     let ping = report(computers, &["ping", "--count", COUNTED, "--interval", "0", "--size", "4KiB", "--json"])?;
     pinged(&ping).with_context(|| ping.to_string())?;
     let perf = report(computers, &["perf", "--sizes", "64,4KiB", "--json"])?;
-    measured(&perf).with_context(|| perf.to_string())?;
+    check_perf(&perf).with_context(|| perf.to_string())?;
     damaged(computers, &["ping", "--count", COUNTED, "--interval", "0"], 1, "message 1")?;
     // A send of perf is a message of ping.
     for operation in ["read", "write"] {
@@ -68,7 +68,7 @@ fn pinged(report: &Value) -> Result<()> {
     Ok(())
 }
 
-fn measured(report: &Value) -> Result<()> {
+fn check_perf(report: &Value) -> Result<()> {
     let rows = report["figures"].as_array().context("no figures")?;
     let found: Vec<_> = rows.iter().map(|row| (row["operation"].as_str(), row["bytes"].as_u64())).collect();
     let asked = ["send", "read", "write"].map(|operation| [64, 4096].map(|bytes| (Some(operation), Some(bytes))));

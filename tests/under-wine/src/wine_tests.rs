@@ -63,9 +63,9 @@ pub fn run(full: bool, tally: &mut Tally) {
     two_computers::run(tally);
     // Shows N6, S1002.
     tally.check("a C++ program of NetworkDirect passes", step("running nd-cpp.exe", || nd_cpp::passes(RUN_LIMIT)));
-    let measured = step("measuring softnd.dll", perf::measures);
+    let result = step("measuring softnd.dll", perf::measures);
     // Shows S1007.
-    tally.check("ndharness perf measures what it says", measured);
+    tally.check("ndharness perf measures what it says", result);
     let agrees = step("looking on with ndkctl", ndkctl::agrees);
     // Shows S1501, S1506, S1507.
     tally.check("ndkctl shows what ndharness perf says it has moved", agrees);

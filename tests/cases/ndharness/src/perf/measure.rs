@@ -16,7 +16,7 @@ use conformance::{
 };
 
 use super::{
-    report::{Figures, Measured, Row},
+    report::{Figures, Measurements, Row},
     samples::{Samples, TURN, TURNS, median, progress},
 };
 use crate::{front_end::Path, nd};
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Hand-overs that the reference for latencies is taken from.
 const HAND_OVERS: u32 = 20_000;
 
-pub(super) fn measure(sizes: &[usize], operations: &[Operation]) -> anyhow::Result<Measured> {
+pub(super) fn measure(sizes: &[usize], operations: &[Operation]) -> anyhow::Result<Measurements> {
     let library = nd::library()?;
     let driver = nd::device(&library)?;
     let bench = Bench::new(&*driver, PATIENCE);
@@ -65,7 +65,7 @@ pub(super) fn measure(sizes: &[usize], operations: &[Operation]) -> anyhow::Resu
     let left = bench.left_behind();
     ensure!(left.is_empty(), "{}", left.join("\n"));
     let device = format!("softnd.dll on {}", driver.front_end());
-    Ok(Measured { device, hand_over_us: hand_over(), moved_bytes, figures })
+    Ok(Measurements { device, hand_over_us: hand_over(), moved_bytes, figures })
 }
 
 /// What one path gave.

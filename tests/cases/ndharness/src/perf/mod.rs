@@ -65,11 +65,11 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let operations = if options.operation.is_empty() { &Operation::ALL[..] } else { &options.operation };
     if let Some(peer) = options.peer {
-        let measured = between(peer, options, operations)?;
+        let measurements = between(peer, options, operations)?;
         if options.json {
-            println!("{}", serde_json::to_string_pretty(&measured)?);
+            println!("{}", serde_json::to_string_pretty(&measurements)?);
         } else {
-            print!("{measured}");
+            print!("{measurements}");
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -80,7 +80,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         print!("{report}");
     }
     if let Some(file) = &options.plot {
-        std::fs::write(file, plot::svg(&report.measured)?)
+        std::fs::write(file, plot::svg(&report.measurements)?)
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(if options.check && !report.is_as_asked() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -91,13 +91,13 @@ use {between::measure as between, measure::measure};
 
 /// There is no softnd.dll here.
 #[cfg(not(windows))]
-fn measure(_: &[usize], _: &[Operation]) -> anyhow::Result<report::Measured> {
+fn measure(_: &[usize], _: &[Operation]) -> anyhow::Result<report::Measurements> {
     crate::front_end::FrontEnd::Nd2.transport().and_then(|_| anyhow::bail!("there is nothing to measure"))
 }
 
 /// Nor here.
 #[cfg(not(windows))]
-fn between(_: Target, _: &Options, _: &[Operation]) -> anyhow::Result<between::Measured> {
+fn between(_: Target, _: &Options, _: &[Operation]) -> anyhow::Result<between::Measurements> {
     crate::front_end::FrontEnd::Nd2.transport().and_then(|_| anyhow::bail!("there is nothing to measure"))
 }
 

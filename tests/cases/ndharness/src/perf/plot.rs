@@ -5,7 +5,7 @@ use std::ops::Range;
 use anyhow::Context as _;
 use plotters::prelude::*;
 
-use super::report::{Figures, Measured, Row, bytes};
+use super::report::{Figures, Measurements, Row, bytes};
 
 /// Pixels of the drawing.
 const SIZE: (u32, u32) = (960, 1290);
@@ -29,16 +29,16 @@ struct Line {
 }
 
 /// A document with one panel for latencies, one for rates and one for bandwidths.
-pub(super) fn svg(measured: &Measured) -> anyhow::Result<String> {
+pub(super) fn svg(measurements: &Measurements) -> anyhow::Result<String> {
     let mut document = String::new();
     let root = SVGBackend::with_string(&mut document, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     for (panel, (title, value)) in root.split_evenly((PANELS.len(), 1)).iter().zip(PANELS) {
-        let mut lines = lines(&measured.figures, value);
+        let mut lines = lines(&measurements.figures, value);
         if title == BANDWIDTH {
             let points = |row: &Row| (row.bytes as f64, row.bandwidth(row.memcpy_rate) / 1e6);
-            let first = measured.figures.first().map(|row| row.operation);
-            let rows = measured.figures.iter().filter(|row| Some(row.operation) == first);
+            let first = measurements.figures.first().map(|row| row.operation);
+            let rows = measurements.figures.iter().filter(|row| Some(row.operation) == first);
             lines.push(Line { name: "memcpy".to_owned(), style: BLACK.into(), points: rows.map(points).collect() });
         }
         let sizes = range(lines.iter().flat_map(|line| &line.points).map(|point| point.0)).context("no figures")?;
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn each_panel_has_its_lines_and_names() {
-        let drawing = svg(&report(80.0).measured).unwrap();
+        let drawing = svg(&report(80.0).measurements).unwrap();
         assert!(drawing.starts_with("<svg ") && drawing.trim_end().ends_with("</svg>"), "{drawing}");
         for (text, times) in [("write, rings", 3), ("write, plain", 3), ("memcpy", 1), ("send, rings", 0), ("1 MiB", 3)]
         {
@@ -105,6 +105,6 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_no_drawing() {
-        assert!(svg(&Measured { figures: Vec::new(), ..report(1.0).measured }).is_err());
+        assert!(svg(&Measurements { figures: Vec::new(), ..report(1.0).measurements }).is_err());
     }
 }

@@ -14,7 +14,7 @@ const ASKED: [Asked; 2] = [
 
 /// What a run measured.
 #[derive(Serialize)]
-pub(super) struct Measured {
+pub(super) struct Measurements {
     pub(super) device: String,
     /// Half of a round trip of a word of memory between two threads.
     pub(super) hand_over_us: f64,
@@ -27,7 +27,7 @@ pub(super) struct Measured {
 #[derive(Serialize)]
 pub(super) struct Report {
     #[serde(flatten)]
-    pub(super) measured: Measured,
+    pub(super) measurements: Measurements,
     /// Those that were measured of what is asked for.
     ratios: Vec<Ratio>,
 }
@@ -108,13 +108,13 @@ impl Row {
 }
 
 impl Report {
-    pub(super) fn new(measured: Measured) -> Self {
+    pub(super) fn new(measurements: Measurements) -> Self {
         let ratios = ASKED.iter().filter_map(|asked| {
             let Asked { operation, bytes, reference, least, ratio } = *asked;
-            let row = measured.figures.iter().find(|row| (row.operation, row.bytes) == (operation, bytes))?;
+            let row = measurements.figures.iter().find(|row| (row.operation, row.bytes) == (operation, bytes))?;
             Some(Ratio { operation, bytes, reference, ratio: ratio(row), asked: least })
         });
-        Self { ratios: ratios.collect(), measured }
+        Self { ratios: ratios.collect(), measurements }
     }
 
     /// Whether all that is asked for was measured, and is so.
@@ -134,7 +134,7 @@ pub(super) fn bytes(count: usize) -> String {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Measured { device, hand_over_us, figures, .. } = &self.measured;
+        let Measurements { device, hand_over_us, figures, .. } = &self.measurements;
         writeln!(f, "{device}; a word between two threads: {hand_over_us:.2} us\n")?;
         writeln!(f, "                             latency, us                  rate                   bandwidth")?;
         writeln!(
@@ -176,7 +176,7 @@ pub(super) mod tests {
             Row { operation: "write", bytes, memcpy_rate: rings.rate / 0.6, rings, plain }
         };
         let figures = vec![figures(64), figures(1 << 20)];
-        Report::new(Measured { device: "a device".to_owned(), hand_over_us: 0.25, moved_bytes: 64, figures })
+        Report::new(Measurements { device: "a device".to_owned(), hand_over_us: 0.25, moved_bytes: 64, figures })
     }
 
     #[test]
@@ -196,7 +196,7 @@ pub(super) mod tests {
         assert!(report(50.0).is_as_asked());
         assert!(!report(49.0).is_as_asked());
         assert!(report(49.0).to_string().contains("50 asked for: not met\n"));
-        let mut part = report(50.0).measured;
+        let mut part = report(50.0).measurements;
         part.figures.pop();
         assert!(!Report::new(part).is_as_asked());
     }

@@ -2,11 +2,11 @@
 
 use anyhow::anyhow;
 
-/// What came of `measured`, once the peer has been told that it is over. An error if it could not be told: with the earlier one, if any.
-pub(super) fn ended<T>(measured: anyhow::Result<T>, told: anyhow::Result<()>) -> anyhow::Result<anyhow::Result<T>> {
-    match (measured, told) {
+/// What came of `result`, once the peer has been told that it is over. An error if it could not be told: with the earlier one, if any.
+pub(super) fn ended<T>(result: anyhow::Result<T>, told: anyhow::Result<()>) -> anyhow::Result<anyhow::Result<T>> {
+    match (result, told) {
         (Err(first), Err(then)) => Err(anyhow!("{first:#}; then: {then:#}")),
-        (measured, told) => told.map(|()| measured),
+        (result, told) => told.map(|()| result),
     }
 }
 
@@ -16,7 +16,7 @@ mod tests {
 
     #[test]
     fn no_failure_hides_another() {
-        let said = |measured, told| match ended::<()>(measured, told) {
+        let said = |result, told| match ended::<()>(result, told) {
             Ok(Ok(())) => String::new(),
             Ok(Err(error)) | Err(error) => format!("{error:#}"),
         };

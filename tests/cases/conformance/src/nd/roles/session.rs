@@ -77,9 +77,9 @@ pub fn measure<T>(
 ) -> anyhow::Result<T> {
     let nd = Nd::load(library, patience)?.on_network_of(to.0)?;
     let address = to.0.map_or_else(|| nd.address(), Ok)?;
-    let measured = measure_with(&nd, SocketAddr::new(address, to.1), longest, act)?;
+    let result = measure_with(&nd, SocketAddr::new(address, to.1), longest, act)?;
     nd.is_unused()?;
-    Ok(measured)
+    Ok(result)
 }
 
 fn measure_with<T>(
@@ -94,17 +94,17 @@ fn measure_with<T>(
     let role = Role::new(site, &control, side, MEASURE.name, Carrier::Wire, Duration::ZERO, &|_| {});
     let (here, there) = end_to_end(&role, |role| {
         let link = Link::to(role, longest)?;
-        let measured = act(&link);
-        ended(measured, link.end())
+        let result = act(&link);
+        ended(result, link.end())
     });
     let closed = control.tell(&Message::Bye).and_then(|()| control.close());
-    let measured = here.flatten().map_err(|here| match &there {
+    let result = here.flatten().map_err(|here| match &there {
         Ok(()) => here,
         Err(there) => anyhow!("{here:#}; the server: {there:#}"),
     })?;
     there.context("the server")?;
     closed?;
-    Ok(measured)
+    Ok(result)
 }
 
 /// The serving end: serves one session, at an address of this computer. `ready` is told the address, once it listens.

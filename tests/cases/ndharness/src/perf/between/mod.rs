@@ -13,7 +13,7 @@ pub(super) use run::measure;
 
 /// What a run measured.
 #[derive(Serialize)]
-pub(super) struct Measured {
+pub(super) struct Measurements {
     device: String,
     peer: String,
     figures: Vec<Row>,
@@ -51,7 +51,7 @@ impl Row {
     }
 }
 
-impl fmt::Display for Measured {
+impl fmt::Display for Measurements {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { device, peer, figures } = self;
         writeln!(f, "{device}; the peer is at {peer}, and plain TCP is to the same place\n")?;
@@ -71,7 +71,7 @@ impl fmt::Display for Measured {
 mod tests {
     use super::*;
 
-    fn measured() -> Measured {
+    fn measurements() -> Measurements {
         let figures = |median: f64, rate| Figures {
             latency_us: Latency { min: 1.5, median, p99: 40.0 },
             samples: 7,
@@ -79,12 +79,12 @@ mod tests {
             operations: 9,
         };
         let row = Row::new("write", 1 << 20, figures(30.0, 500.0), figures(20.0, 1000.0));
-        Measured { device: "a device".to_owned(), peer: "10.0.0.2".to_owned(), figures: vec![row] }
+        Measurements { device: "a device".to_owned(), peer: "10.0.0.2".to_owned(), figures: vec![row] }
     }
 
     #[test]
     fn the_table_has_every_figure_beside_its_reference() {
-        let table = measured().to_string();
+        let table = measurements().to_string();
         assert!(table.starts_with("a device; the peer is at 10.0.0.2, and"), "{table}");
         let row = "write        1 MiB        1.5     30.0     40.0     1.50         500      500.0     0.50\n";
         assert!(table.ends_with(row), "{table}");
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn json_says_the_same() {
-        let json = serde_json::to_value(measured()).unwrap();
+        let json = serde_json::to_value(measurements()).unwrap();
         let row = &json["figures"][0];
         assert_eq!((&row["rate_of_tcp"], &row["latency_of_tcp"]), (&0.5.into(), &1.5.into()));
         assert_eq!((&row["rdma"]["samples"], &row["tcp"]["operations"]), (&7.into(), &9.into()));

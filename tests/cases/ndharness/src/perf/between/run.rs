@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use conformance::nd::perf::Operation;
 
-use super::{Figures, Measured, Row};
+use super::{Figures, Measurements, Row};
 use crate::{
     client_server,
     perf::{
@@ -19,7 +19,11 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Measures with the server at `peer`. A turn of each measurement comes before those that count.
-pub(in crate::perf) fn measure(peer: Target, options: &Options, operations: &[Operation]) -> anyhow::Result<Measured> {
+pub(in crate::perf) fn measure(
+    peer: Target,
+    options: &Options,
+    operations: &[Operation],
+) -> anyhow::Result<Measurements> {
     let longest = options.sizes.iter().copied().max().context("no size is given")?;
     let here = client_server::Options::new(options.path, PATIENCE);
     let progress = progress(options.sizes.len() * operations.len() * (1 + TURNS))?;
@@ -46,7 +50,7 @@ pub(in crate::perf) fn measure(peer: Target, options: &Options, operations: &[Op
         Ok((link.peer()?, figures))
     })?;
     progress.finish_and_clear();
-    Ok(Measured { device: here.device_at_rest()?, peer: peer.to_string(), figures })
+    Ok(Measurements { device: here.device_at_rest()?, peer: peer.to_string(), figures })
 }
 
 impl From<Samples> for Figures {
