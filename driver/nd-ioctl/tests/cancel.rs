@@ -10,7 +10,7 @@ use ndk_abi::{nd_ioctl::*, ndkpi::*, status::*};
 use simkernel::{boot, watchdog};
 use users::{
     User, World,
-    host::Shared,
+    request::Shared,
     start,
     user::{Answer, handle, work},
 };

@@ -1,30 +1,33 @@
-//! The host: the provider's device, requests with a cancel routine, locked user memory.
+//! The host: the provider's device, locked user memory.
+//!
+//! Not the host of conformance's front ends in process: this one is for the simulated kernel only, and tests see what it was asked for. It
+//! counts locked ranges, keeps the last adapter's quota, unmaps memory, and ends the process if memory is unlocked where a kernel may not.
 #![allow(unsafe_code, reason = "implements the unsafe traits of the host, and closes NDK adapters")]
 
 use std::{
-    collections::BTreeMap,
     mem,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     ptr::NonNull,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
 };
 
-use nd_ioctl::{AdapterSource, Device, File, Host, Pinned, Request};
+use nd_ioctl::{AdapterSource, Device, File, Host, Pinned, Request as _};
 use ndk_abi::{
     nd_ioctl::IOCTL_ND_MR_REGISTER,
     ndis::NDIS_NDK_CAPABILITIES,
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
     softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT},
-    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_HANDLE, STATUS_PENDING},
+    status::{NTSTATUS, STATUS_ACCESS_VIOLATION},
     wdm::MDL,
 };
 use ndk_provider::{MAX_VERSION_2, Provider};
 use platform::{PASSIVE_LEVEL, Passive, Platform as _, PoolQuota};
 use simkernel::{Mdl, Pages, SimKernel};
+
+use crate::{handles::Handles, request::TestRequest};
 
 pub const ADAPTER_ID: u64 = 0x0600_0000_0000_0007;
 pub const ADDRESSES: [IpAddr; 3] =
@@ -46,8 +49,7 @@ pub struct TestHost {
     pinned: Arc<AtomicUsize>,
     /// What the last adapter that was opened counts against.
     quota: Mutex<PoolQuota<SimKernel>>,
-    /// The handles of files, of all processes.
-    files: Mutex<BTreeMap<u64, Weak<File<Self>>>>,
+    files: Handles<Self>,
 }
 
 /// A device with the real provider behind it.
@@ -61,7 +63,7 @@ pub fn start() -> Device<TestHost> {
         read_only: Mutex::default(),
         pinned: Arc::default(),
         quota: Mutex::new(PoolQuota::UNLIMITED),
-        files: Mutex::default(),
+        files: Handles::default(),
     };
     Device::new(host).unwrap_or_else(|_| panic!("out of memory"))
 }
@@ -86,10 +88,7 @@ impl TestHost {
 
     /// A handle of a file.
     pub fn handle(&self, file: &Arc<File<Self>>) -> u64 {
-        let mut files = locked(&self.files);
-        let handle = 4 * (files.len() as u64 + 1);
-        files.insert(handle, Arc::downgrade(file));
-        handle
+        self.files.add(file)
     }
 
     pub fn provider(&self) -> &Provider<SimKernel> {
@@ -168,7 +167,7 @@ unsafe impl Host for TestHost {
                 }
                 self.pinned.fetch_add(1, Ordering::SeqCst);
                 let mdl = pages.mdl(offset as usize, length, base);
-                let plain = request.code == IOCTL_ND_MR_REGISTER;
+                let plain = request.code() == IOCTL_ND_MR_REGISTER;
                 return Ok(Locked { mdl, plain, count: self.pinned.clone() });
             }
         }
@@ -182,8 +181,7 @@ unsafe impl Host for TestHost {
         _passive: &Passive<'_>,
         share: impl FnOnce(&File<Self>) -> R,
     ) -> Result<R, NTSTATUS> {
-        let file = locked(&self.files).get(&handle).and_then(Weak::upgrade);
-        Ok(share(&*file.ok_or(STATUS_INVALID_HANDLE)?))
+        self.files.file(handle).map(|file| share(&file))
     }
 
     fn diagnose(&self, diagnostics: &mut SOFTNDK_DIAGNOSTICS) {
@@ -229,156 +227,5 @@ impl Drop for Locked {
             std::process::abort();
         }
         self.count.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// What the user's side and the kernel's side of a request share.
-#[derive(Default)]
-pub struct Shared(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    /// The output buffer is one that cannot be written.
-    unwritable: bool,
-    /// The identifier the cancel routine is to be called with, while there is a cancel routine.
-    routine: Option<u64>,
-    cancelled: bool,
-    marked_pending: bool,
-    result: Option<(NTSTATUS, usize, Vec<u8>)>,
-    /// Which of all completions this was.
-    order: usize,
-}
-
-static ORDER: AtomicUsize = AtomicUsize::new(0);
-
-impl Shared {
-    /// CancelIoEx.
-    pub fn cancel(&self, file: &File<TestHost>) {
-        let mut state = locked(&self.0);
-        state.cancelled = true;
-        let routine = state.routine.take();
-        drop(state);
-        if let Some(id) = routine {
-            file.cancel(id);
-        }
-    }
-
-    /// The cancel routine of the I/O manager begins, but does not get on: gives what it will call `cancel` with.
-    pub fn begin_cancel(&self) -> Option<u64> {
-        let mut state = locked(&self.0);
-        state.cancelled = true;
-        state.routine.take()
-    }
-
-    pub fn cancel_before_it_is_sent(&self) {
-        locked(&self.0).cancelled = true;
-    }
-
-    /// The user's output buffer is freed before the request is completed.
-    pub fn lose_its_output(&self) {
-        locked(&self.0).unwritable = true;
-    }
-
-    pub fn result(&self) -> Option<(NTSTATUS, usize, Vec<u8>)> {
-        locked(&self.0).result.clone()
-    }
-
-    pub fn order(&self) -> usize {
-        locked(&self.0).order
-    }
-
-    pub fn was_marked_pending(&self) -> bool {
-        locked(&self.0).marked_pending
-    }
-
-    pub fn wait(&self, limit: Duration) -> Option<(NTSTATUS, usize, Vec<u8>)> {
-        let end = Instant::now() + limit;
-        while self.result().is_none() && Instant::now() < end {
-            simkernel::pause();
-        }
-        self.result()
-    }
-}
-
-pub struct TestRequest {
-    code: u32,
-    input: usize,
-    output: usize,
-    /// Input and output share it, as with METHOD_BUFFERED.
-    buffer: Vec<u8>,
-    shared: Arc<Shared>,
-    completed: bool,
-}
-
-impl TestRequest {
-    pub fn new(code: u32, input: &[u8], output: usize, shared: Arc<Shared>) -> Self {
-        let mut buffer = input.to_vec();
-        buffer.resize(input.len().max(output), 0);
-        Self { code, input: input.len(), output, buffer, shared, completed: false }
-    }
-}
-
-impl Request for TestRequest {
-    fn code(&self) -> u32 {
-        self.code
-    }
-
-    fn input(&self) -> &[u8] {
-        &self.buffer[..self.input]
-    }
-
-    fn output(&mut self) -> &mut [u8] {
-        &mut self.buffer[..self.output]
-    }
-
-    fn output_length(&self) -> usize {
-        self.output
-    }
-
-    fn complete(mut self, mut status: NTSTATUS, mut information: usize) -> NTSTATUS {
-        assert_eq!(simkernel::held_locks(), [0usize; 0], "completed with a lock held");
-        assert!(information <= self.output || status == STATUS_BUFFER_OVERFLOW, "{information} of {}", self.output);
-        let mut state = locked(&self.shared.0);
-        if state.unwritable && information > 0 && status.to_u32() >> 30 != 3 {
-            // As softndk.sys does it.
-            (status, information) = (STATUS_ACCESS_VIOLATION, 0);
-        }
-        let returned = self.buffer[..information.min(self.output)].to_vec();
-        assert!(state.routine.is_none(), "completed with its cancel routine set");
-        assert!(state.result.is_none(), "completed twice");
-        state.result = Some((status, information, returned));
-        state.order = ORDER.fetch_add(1, Ordering::SeqCst);
-        drop(state);
-        self.completed = true;
-        status
-    }
-
-    fn complete_pending(self, status: NTSTATUS, information: usize) -> NTSTATUS {
-        locked(&self.shared.0).marked_pending = true;
-        self.complete(status, information);
-        STATUS_PENDING
-    }
-
-    fn pend(&mut self, id: u64) -> bool {
-        let mut state = locked(&self.shared.0);
-        if state.cancelled {
-            return false;
-        }
-        state.marked_pending = true;
-        state.routine = Some(id);
-        true
-    }
-
-    fn unpend(&mut self) -> bool {
-        locked(&self.shared.0).routine.take().is_some()
-    }
-}
-
-impl Drop for TestRequest {
-    fn drop(&mut self) {
-        if !self.completed && !std::thread::panicking() {
-            eprintln!("a request was lost");
-            std::process::abort();
-        }
     }
 }

@@ -2,7 +2,9 @@
 //! the fuzz targets send its requests with.
 #![allow(missing_docs, reason = "named as the requests that they send")]
 
+pub mod handles;
 pub mod host;
+pub mod request;
 pub mod rings;
 pub mod user;
 pub mod world;

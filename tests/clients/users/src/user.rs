@@ -22,7 +22,10 @@ use ndk_abi::{
 use simkernel::Pages;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::host::{ADAPTER_ID, Shared, TestHost, TestRequest};
+use crate::{
+    host::{ADAPTER_ID, TestHost},
+    request::{Shared, TestRequest},
+};
 
 /// The process of a user, unless it is another.
 const PROCESS: u64 = 0x1d0;

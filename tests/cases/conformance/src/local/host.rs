@@ -1,12 +1,14 @@
 //! What the control device and the test consumer need of the kernel around them.
+//!
+//! Not the host of the crate `users`: this one is for any [`Kernel`], with memory that other processes of a test may share, and with the test
+//! consumer.
 #![expect(unsafe_code, reason = "implements nd-ioctl's unsafe traits: adapters and pinned memory go by pointer")]
 
 use std::{
-    collections::BTreeMap,
     net::IpAddr,
     ptr::NonNull,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -19,14 +21,15 @@ use ndk_abi::{
         SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT,
         SOFTNDK_TEST_SMB_DIRECT_RESULT,
     },
-    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_HANDLE, STATUS_NOT_SUPPORTED},
+    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_NOT_SUPPORTED},
     wdm::MDL,
 };
 use ndk_provider::{MAX_VERSION_2, Provider};
 use platform::{Passive, PoolQuota};
 use smb_direct::Consumer;
+use users::{handles::Handles, request::TestRequest};
 
-use super::{Kernel, request::LocalRequest};
+use super::Kernel;
 use crate::memory::Region;
 
 /// The NET_LUID of the network interface.
@@ -38,34 +41,14 @@ pub(super) struct LocalHost<K: Kernel> {
     /// Bytes.
     pinned: Arc<AtomicU64>,
     consumer: Option<Consumer<Self>>,
-    handles: Mutex<Handles<K>>,
+    pub(super) handles: Handles<Self>,
 }
-
-/// The handles of the process, which has open files only.
-type Handles<K> = BTreeMap<u64, Weak<File<LocalHost<K>>>>;
 
 impl<K: Kernel> LocalHost<K> {
     pub(super) fn new(addresses: &[IpAddr], test_consumer: bool) -> Self {
         let provider = Provider::new(addresses).expect("memory for an adapter");
         let consumer = test_consumer.then(Consumer::default);
-        Self { provider, pinned: Arc::default(), consumer, handles: Mutex::default() }
-    }
-
-    fn handles(&self) -> MutexGuard<'_, Handles<K>> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A new handle of the file.
-    pub(super) fn name(&self, file: &Arc<File<Self>>) -> u64 {
-        let mut handles = self.handles();
-        let handle = handles.last_key_value().map_or(0, |(last, _)| *last) + 4;
-        handles.insert(handle, Arc::downgrade(file));
-        handle
-    }
-
-    /// The open files.
-    pub(super) fn files(&self) -> Vec<Arc<File<Self>>> {
-        self.handles().values().filter_map(Weak::upgrade).collect()
+        Self { provider, pinned: Arc::default(), consumer, handles: Handles::default() }
     }
 }
 
@@ -93,7 +76,7 @@ unsafe impl<K: Kernel> AdapterSource<K> for LocalHost<K> {
 // SAFETY: a pin describes the range that was asked for.
 unsafe impl<K: Kernel> Host for LocalHost<K> {
     type Platform = K;
-    type Request = LocalRequest;
+    type Request = TestRequest;
     type Pinned = LocalPinned<K>;
 
     const MAX_PINNED_BYTES: u64 = 8 << 30;
@@ -113,7 +96,7 @@ unsafe impl<K: Kernel> Host for LocalHost<K> {
 
     fn pin(
         &self,
-        _: &LocalRequest,
+        _: &TestRequest,
         address: u64,
         length: usize,
         _write: bool,
@@ -130,13 +113,12 @@ unsafe impl<K: Kernel> Host for LocalHost<K> {
 
     fn file_of_handle<R>(
         &self,
-        _: &LocalRequest,
+        _: &TestRequest,
         handle: u64,
         _: &Passive<'_>,
         share: impl FnOnce(&File<Self>) -> R,
     ) -> Result<R, NTSTATUS> {
-        let file = self.handles().get(&handle).and_then(Weak::upgrade);
-        Ok(share(&*file.ok_or(STATUS_INVALID_HANDLE)?))
+        self.handles.file(handle).map(|file| share(&file))
     }
 
     fn test_smb_direct(

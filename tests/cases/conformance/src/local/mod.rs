@@ -14,8 +14,12 @@ use std::{
 };
 
 use nd_ioctl::Device;
-use ndk_abi::{status::NTSTATUS, wdm::MDL};
+use ndk_abi::{
+    status::{NTSTATUS, STATUS_PENDING},
+    wdm::MDL,
+};
 use platform::{Passive, Platform};
+use users::request::{Shared, TestRequest};
 
 use crate::{
     Transport,
@@ -26,10 +30,8 @@ use crate::{
 mod host;
 #[cfg(target_os = "linux")]
 mod hosted;
-mod request;
 
 use host::LocalHost;
-use request::Call;
 
 /// How long a dispatch or cleanup routine may block before the front end stops waiting for it.
 const STALLED: Duration = Duration::from_secs(20);
@@ -90,7 +92,7 @@ impl<K: Kernel> Local<K> {
 
     /// Frees the objects of the open files, as softndk.sys does when RDMA is turned off. Files that are opened later are served.
     pub fn clean_up_files(&self) {
-        self.device.host().files().iter().for_each(|file| file.cleanup(&K::passive()));
+        self.device.host().handles.files().iter().for_each(|file| file.cleanup(&K::passive()));
     }
 }
 
@@ -105,7 +107,7 @@ impl<K: Kernel> Transport for Local<K> {
 
     fn open(&self) -> Result<Box<dyn transport::File>, NTSTATUS> {
         let file = Arc::new(self.device.open(process())?);
-        let handle = self.device.host().name(&file);
+        let handle = self.device.host().handles.add(&file);
         Ok(Box::new(LocalFile { file, handle, complaints: self.complaints.clone() }))
     }
 
@@ -125,19 +127,21 @@ struct LocalFile<K: Kernel> {
 
 impl<K: Kernel> transport::File for LocalFile<K> {
     fn submit(&self, code: u32, input: &[u8], output_length: usize) -> Box<dyn Pending> {
-        let (request, call) = Call::new(code, input, output_length);
+        let shared = Arc::new(Shared::default());
+        let request = TestRequest::new(code, input, output_length, shared.clone());
         let file = self.file.clone();
-        let dispatched = call.clone();
+        let (done, returned) = mpsc::channel();
         thread::spawn(move || {
             let status = file.dispatch(request, process(), &K::passive());
             // Drops the file before the caller continues: the caller may look at what is left of it.
             drop(file);
-            dispatched.dispatched(status);
+            let _returned = done.send(status);
         });
-        if !call.wait_for_dispatch(STALLED) {
+        let returned = returned.recv_timeout(STALLED).ok();
+        if returned.is_none() {
             self.complaints.note(format!("the dispatch routine did not return for code {code:#x}"));
         }
-        Box::new(InFlight { call, file: self.file.clone() })
+        Box::new(InFlight { returned, shared, file: self.file.clone() })
     }
 
     fn handle(&self) -> Option<u64> {
@@ -145,10 +149,11 @@ impl<K: Kernel> transport::File for LocalFile<K> {
     }
 
     fn send_from_another_process(&self, code: u32, input: &[u8]) -> Result<NTSTATUS, String> {
-        let (request, call) = Call::new(code, input, 0);
+        let shared = Arc::new(Shared::default());
+        let request = TestRequest::new(code, input, 0, shared.clone());
         let file = self.file.clone();
         thread::spawn(move || file.dispatch(request, process() ^ 1, &K::passive()));
-        call.wait(STALLED).map(|completion| completion.status).ok_or_else(|| "it did not end".to_owned())
+        shared.wait_blocked(STALLED).map(|(status, ..)| status).ok_or_else(|| "it did not end".to_owned())
     }
 }
 
@@ -170,23 +175,24 @@ impl<K: Kernel> Drop for LocalFile<K> {
 
 /// A request that was submitted.
 struct InFlight<K: Kernel> {
-    call: Arc<Call>,
+    /// What the dispatch routine has returned; `None`: it did not return in time.
+    returned: Option<NTSTATUS>,
+    shared: Arc<Shared>,
     file: Arc<nd_ioctl::File<LocalHost<K>>>,
 }
 
 impl<K: Kernel> Pending for InFlight<K> {
     fn wait(&mut self, timeout: Duration) -> Option<Completion> {
-        self.call.wait(timeout)
+        let (status, information, output) = self.shared.wait_blocked(timeout)?;
+        Some(Completion { status, information, output })
     }
 
     fn pended(&self) -> bool {
-        self.call.pended()
+        self.returned == Some(STATUS_PENDING)
     }
 
     fn cancel(&self) {
-        if let Some(id) = self.call.begin_cancel() {
-            self.file.cancel(id);
-        }
+        self.shared.cancel(&self.file);
     }
 }
 

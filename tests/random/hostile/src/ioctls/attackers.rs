@@ -17,7 +17,8 @@ use ndk_abi::{
     status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_DEVICE_REQUEST, STATUS_SUCCESS},
 };
 use users::{
-    host::{Shared, TestHost, locked},
+    host::{TestHost, locked},
+    request::Shared,
     rings::connect,
     user::{Answer, handle, work},
 };
