@@ -244,13 +244,7 @@ fn one_process_locks_half_of_what_the_driver_may() {
     };
     let fast = same.ask::<_, SOFTNDK_FAST_MR>(IOCTL_SOFTNDK_FAST_MR_CREATE, &fast).unwrap().MrHandle;
     assert_eq!(register(&same, more.mr, 1), STATUS_INSUFFICIENT_RESOURCES);
-    let ring = ND_MAP_MEMORY {
-        MapType: NdMapMemory,
-        AccessType: NdModifyAccess,
-        Address: pages.address(0).addr().get() as u64,
-        CbLength: 4096,
-        ..ND_MAP_MEMORY::ZERO
-    };
+    let ring = ND_MAPPING::memory(pages.address(0).addr().get() as u64, 4096);
     let cq = ND_CREATE_CQ {
         Version: 1,
         QueueDepth: 1,
@@ -259,7 +253,7 @@ fn one_process_locks_half_of_what_the_driver_may() {
         AdapterHandle: more.adapter,
         ..ND_CREATE_CQ::ZERO
     };
-    let input = [cq.as_bytes(), ring.as_bytes(), &[0; 8]].concat();
+    let input = [cq.as_bytes(), ring.as_bytes()].concat();
     assert_eq!(same.send_bytes(IOCTL_ND_CQ_CREATE, &input, 32).wait(), STATUS_INSUFFICIENT_RESOURCES);
     // Another process has a limit of its own.
     let other = User::of_process(&device, 0x666);

@@ -87,3 +87,18 @@ c_structs! { MAPPING_LAYOUTS:
         0x00 MapPages: NDK_MAP_PAGES,
     }
 }
+
+impl ND_MAPPING {
+    /// The mapping of `length` bytes at `address` of the caller's process, which the driver reads and writes.
+    #[must_use]
+    pub const fn memory(address: u64, length: u32) -> Self {
+        let header = ND_MAP_MEMORY {
+            MapType: NdMapMemory,
+            AccessType: NdModifyAccess,
+            Address: address,
+            CbLength: length,
+            Padding0: [0; 4],
+        };
+        Self { MapPages: NDK_MAP_PAGES { Header: header, CbLogicalPageAddressesOffset: 0, Padding0: [0; 4] } }
+    }
+}

@@ -8,7 +8,7 @@ use nd_rings::{
     user::{CompletionRing, RequestLimits, RequestRing},
 };
 use ndk_abi::{
-    nd_ioctl::{ND_MAP_MEMORY, ND_MAPPING, ND_MAPPING_RESULT, ND_RESOURCE_DESCRIPTOR, NdMapMemory, NdModifyAccess},
+    nd_ioctl::{ND_MAPPING, ND_MAPPING_RESULT, ND_RESOURCE_DESCRIPTOR},
     softndk_ioctl::{SOFTNDK_POST, SOFTNDK_SGE},
     softndk_ring::{SOFTNDK_COMPLETION, SOFTNDK_RING_COMPLETIONS, request_entry_size},
     status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES},
@@ -19,21 +19,6 @@ use super::{device::File, pages::Pages};
 
 /// The most rings that one request passes.
 const MAX_RINGS: usize = 2;
-
-/// The mapping that passes pages to the driver.
-fn mapping(pages: &Pages) -> ND_MAPPING {
-    let memory = ND_MAP_MEMORY {
-        MapType: NdMapMemory,
-        AccessType: NdModifyAccess,
-        Address: pages.base().addr().get() as u64,
-        CbLength: pages.length(),
-        Padding0: [0; 4],
-    };
-    let mut mapping = ND_MAPPING::new_zeroed();
-    // An ND_MAPPING is longer than an ND_MAP_MEMORY.
-    let _ = memory.write_to_prefix(mapping.as_mut_bytes());
-    mapping
-}
 
 /// A ring and its memory. The memory is dropped last.
 #[derive(Debug)]
@@ -95,7 +80,7 @@ pub(crate) struct Mappings(Vec<ND_MAPPING>);
 
 impl Mappings {
     pub(crate) fn add<R>(&mut self, ring: &MappedRing<R>) {
-        self.0.push(mapping(&ring.pages));
+        self.0.push(ND_MAPPING::memory(ring.pages.base().addr().get() as u64, ring.pages.length()));
     }
 
     pub(crate) fn count(&self) -> u32 {

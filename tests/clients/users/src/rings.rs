@@ -85,25 +85,14 @@ impl Ring {
     }
 
     /// What passes it to the driver.
-    pub fn mapping(&self) -> ND_MAP_MEMORY {
-        ND_MAP_MEMORY {
-            MapType: NdMapMemory,
-            AccessType: NdModifyAccess,
-            Address: self.pages.address(0).addr().get() as u64,
-            CbLength: self.pages.size() as u32,
-            ..ND_MAP_MEMORY::ZERO
-        }
+    pub fn mapping(&self) -> ND_MAPPING {
+        ND_MAPPING::memory(self.pages.address(0).addr().get() as u64, self.pages.size() as u32)
     }
 }
 
 /// An input with mappings behind it.
-pub fn with_mappings<T: IntoBytes + Immutable + ?Sized>(input: &T, mappings: &[ND_MAP_MEMORY]) -> Vec<u8> {
-    let mut bytes = input.as_bytes().to_vec();
-    for memory in mappings {
-        bytes.extend_from_slice(memory.as_bytes());
-        bytes.resize(bytes.len() + size_of::<ND_MAPPING>() - size_of::<ND_MAP_MEMORY>(), 0);
-    }
-    bytes
+pub fn with_mappings<T: IntoBytes + Immutable + ?Sized>(input: &T, mappings: &[ND_MAPPING]) -> Vec<u8> {
+    [input.as_bytes(), mappings.as_bytes()].concat()
 }
 
 /// A CQ, an SRQ, a queue pair and one with the SRQ, all with rings.
@@ -121,7 +110,7 @@ pub fn create<T: IntoBytes + Immutable>(
     user: &User<'_>,
     code: u32,
     input: &T,
-    mappings: &[ND_MAP_MEMORY],
+    mappings: &[ND_MAPPING],
 ) -> Result<u64, NTSTATUS> {
     let room = size_of::<ND_RESOURCE_DESCRIPTOR>() + mappings.len() * size_of::<ND_MAPPING_RESULT>();
     let answer = user.send_bytes(code, &with_mappings(input, mappings), room);

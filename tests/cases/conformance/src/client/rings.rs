@@ -8,8 +8,7 @@ use nd_rings::{
     user::{CompletionRing, RequestLimits, RequestRing},
 };
 use ndk_abi::{
-    describe::ZeroInit as _,
-    nd_ioctl::{ND_MAP_MEMORY, ND_MAPPING, ND_MAPPING_RESULT, ND_RESOURCE_DESCRIPTOR, NdMapMemory, NdModifyAccess},
+    nd_ioctl::{ND_MAPPING, ND_MAPPING_RESULT, ND_RESOURCE_DESCRIPTOR},
     softndk_ioctl::{IOCTL_SOFTNDK_DOORBELL, SOFTNDK_POST, SOFTNDK_SGE},
     softndk_ring::{SOFTNDK_COMPLETION, SOFTNDK_RING_COMPLETIONS, request_entry_size},
     status::NTSTATUS,
@@ -55,16 +54,7 @@ impl RingMemory {
     }
 
     fn mapping(&self) -> ND_MAPPING {
-        let memory = ND_MAP_MEMORY {
-            MapType: NdMapMemory,
-            AccessType: NdModifyAccess,
-            Address: self.memory.address(0),
-            CbLength: self.memory.length() as u32,
-            ..ND_MAP_MEMORY::ZERO
-        };
-        let mut mapping = ND_MAPPING::ZERO;
-        mapping.as_mut_bytes()[..size_of::<ND_MAP_MEMORY>()].copy_from_slice(memory.as_bytes());
-        mapping
+        ND_MAPPING::memory(self.memory.address(0), self.memory.length() as u32)
     }
 }
 

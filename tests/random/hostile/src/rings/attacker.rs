@@ -271,16 +271,17 @@ impl<'a> Attacker<'a> {
     }
 
     /// What passes a ring that may not be as it should be.
-    fn damaged(&self, ring: &Ring, damage: Damage) -> ND_MAP_MEMORY {
+    fn damaged(&self, ring: &Ring, damage: Damage) -> ND_MAPPING {
         let mut mapping = ring.mapping();
+        let memory = &mut mapping.MapPages.Header;
         match damage.what {
             0..96 => {}
             96..160 => set(ring, damage.field, damage.number),
-            160..176 => mapping.Address = mapping.Address.wrapping_add(damage.shift.into()),
-            176..192 => mapping.CbLength = of(damage.number, mapping.CbLength),
+            160..176 => memory.Address = memory.Address.wrapping_add(damage.shift.into()),
+            176..192 => memory.CbLength = of(damage.number, memory.CbLength),
             192..200 => {
                 let [map, access] = damage.shift.to_le_bytes();
-                (mapping.MapType, mapping.AccessType) = (ND_MAPPING_TYPE(map.into()), ND_ACCESS_TYPE(access.into()));
+                (memory.MapType, memory.AccessType) = (ND_MAPPING_TYPE(map.into()), ND_ACCESS_TYPE(access.into()));
             }
             200.. => mapping = self.place(damage.of).map_or(mapping, |place| place.ring.mapping()),
         }
