@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 use ndk_abi::{nd_ioctl::*, softndk_ioctl::*, status::*};
 use simkernel::{boot, watchdog};
 use users::{User, World, start, user::bind, world::Case};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -23,13 +23,8 @@ fn part(user: &User<'_>, start: u32, most: usize) -> (SOFTNDK_LIST, Vec<SOFTNDK_
     let answer = user.send_bytes(IOCTL_SOFTNDK_ENDPOINTS, query.as_bytes(), room);
     assert_eq!(answer.wait(), STATUS_SUCCESS);
     let output = answer.output();
-    let (list, entries) = SOFTNDK_LIST::read_from_prefix(&output).unwrap();
-    assert_eq!(list.EntrySize as usize, size_of::<SOFTNDK_ENDPOINT>());
-    let entries = entries.chunks_exact(size_of::<SOFTNDK_ENDPOINT>());
-    assert!(entries.remainder().is_empty());
-    let entries: Vec<_> = entries.map(|entry| SOFTNDK_ENDPOINT::read_from_bytes(entry).unwrap()).collect();
-    assert_eq!(entries.len(), list.Count as usize);
-    (list, entries)
+    let (list, entries) = SOFTNDK_LIST::read(&output).expect("a list of endpoints");
+    (list, entries.collect())
 }
 
 #[test]

@@ -380,3 +380,14 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x04 Kind: u32,
     }
 }
+
+impl SOFTNDK_LIST {
+    /// Reads the answer to a request for a list of `T`: its head, and its entries. `None`: it is no such list.
+    #[must_use]
+    pub fn read<T: FromBytes>(answer: &[u8]) -> Option<(Self, impl Iterator<Item = T>)> {
+        let (head, entries) = Self::read_from_prefix(answer).ok()?;
+        let size = size_of::<T>();
+        let is_whole = head.EntrySize as usize == size && entries.len() == head.Count as usize * size;
+        is_whole.then(|| (head, entries.chunks_exact(size).map_while(|entry| T::read_from_bytes(entry).ok())))
+    }
+}

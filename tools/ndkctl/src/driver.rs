@@ -74,12 +74,8 @@ fn list<T: FromBytes + Immutable>(driver: &dyn Driver, code: u32, what: &str) ->
         let returned = driver.ask(code, query.as_bytes(), &mut output).map_err(|status| failed(what, status))?;
         let wrong = || anyhow::anyhow!("cannot read {what}: {returned} bytes that are no part of a list");
         let part = output.get(..returned).ok_or_else(wrong)?;
-        let (head, entries) = SOFTNDK_LIST::read_from_prefix(part).map_err(|_| wrong())?;
-        let is_whole = head.EntrySize as usize == size_of::<T>()
-            && entries.len() == head.Count as usize * size_of::<T>()
-            && head.Next > start;
-        anyhow::ensure!(is_whole, wrong());
-        all.extend(entries.chunks_exact(size_of::<T>()).map_while(|entry| T::read_from_bytes(entry).ok()));
+        let (head, entries) = SOFTNDK_LIST::read(part).filter(|(head, _)| head.Next > start).ok_or_else(wrong)?;
+        all.extend(entries);
         start = head.Next;
     }
     Ok(all)

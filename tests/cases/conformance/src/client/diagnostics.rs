@@ -49,13 +49,8 @@ impl Client {
         let query = SOFTNDK_LIST_QUERY { Version: SOFTNDK_IOCTL_VERSION, Start: start };
         let room = size_of::<SOFTNDK_LIST>() + most * size_of::<T>();
         let output = self.begin(code, query.as_bytes(), room).finish()?.output;
-        let wrong = |expected| Error::WrongLength { request: code_name(code), returned: output.len(), expected };
-        let (list, entries) = SOFTNDK_LIST::read_from_prefix(&output).map_err(|_| wrong(size_of::<SOFTNDK_LIST>()))?;
-        let expected = list.Count as usize * size_of::<T>();
-        if list.EntrySize as usize != size_of::<T>() || entries.len() != expected {
-            return Err(wrong(size_of::<SOFTNDK_LIST>() + expected));
-        }
-        let entries = entries.chunks_exact(size_of::<T>()).map_while(|entry| T::read_from_bytes(entry).ok());
+        let wrong = || Error::WrongLength { request: code_name(code), returned: output.len(), expected: room };
+        let (list, entries) = SOFTNDK_LIST::read(&output).ok_or_else(wrong)?;
         Ok((entries.collect(), list.Next))
     }
 
