@@ -287,30 +287,11 @@ impl<'a> User<'a> {
     }
 
     pub fn connect(&self, connector: u64, qp: u64, to: SOCKADDR_INET, data: &[u8]) -> Answer {
-        let input = ND_CONNECT {
-            Version: 1,
-            ReadLimits: ND_READ_LIMITS { Inbound: 4, Outbound: 4 },
-            CbPrivateDataLength: data.len() as u32,
-            CbPrivateDataOffset: size_of::<ND_CONNECT>() as u32,
-            ConnectorHandle: connector,
-            QpHandle: qp,
-            DestinationAddress: to,
-            ..ND_CONNECT::ZERO
-        };
-        self.send_bytes(IOCTL_ND_CONNECTOR_CONNECT, &[input.as_bytes(), data].concat(), 0)
+        self.send_bytes(IOCTL_ND_CONNECTOR_CONNECT, &connect(connector, qp, to, data), 0)
     }
 
     pub fn accept(&self, connector: u64, qp: u64, data: &[u8]) -> Answer {
-        let input = ND_ACCEPT {
-            Version: 1,
-            ReadLimits: ND_READ_LIMITS { Inbound: 2, Outbound: 2 },
-            CbPrivateDataLength: data.len() as u32,
-            CbPrivateDataOffset: size_of::<ND_ACCEPT>() as u32,
-            ConnectorHandle: connector,
-            QpHandle: qp,
-            ..ND_ACCEPT::ZERO
-        };
-        self.send_bytes(IOCTL_ND_CONNECTOR_ACCEPT, &[input.as_bytes(), data].concat(), 0)
+        self.send_bytes(IOCTL_ND_CONNECTOR_ACCEPT, &accept(connector, qp, data), 0)
     }
 }
 
@@ -325,6 +306,35 @@ impl Drop for User<'_> {
 
 pub fn bind(object: u64, address: &str) -> ND_BIND {
     ND_BIND { Version: 1, Handle: object, Address: inet(address), ..ND_BIND::ZERO }
+}
+
+/// The input of a connect, with its private data.
+pub fn connect(connector: u64, qp: u64, to: SOCKADDR_INET, data: &[u8]) -> Vec<u8> {
+    let input = ND_CONNECT {
+        Version: 1,
+        ReadLimits: ND_READ_LIMITS { Inbound: 4, Outbound: 4 },
+        CbPrivateDataLength: data.len() as u32,
+        CbPrivateDataOffset: size_of::<ND_CONNECT>() as u32,
+        ConnectorHandle: connector,
+        QpHandle: qp,
+        DestinationAddress: to,
+        ..ND_CONNECT::ZERO
+    };
+    [input.as_bytes(), data].concat()
+}
+
+/// The input of an accept, with its private data.
+pub fn accept(connector: u64, qp: u64, data: &[u8]) -> Vec<u8> {
+    let input = ND_ACCEPT {
+        Version: 1,
+        ReadLimits: ND_READ_LIMITS { Inbound: 2, Outbound: 2 },
+        CbPrivateDataLength: data.len() as u32,
+        CbPrivateDataOffset: size_of::<ND_ACCEPT>() as u32,
+        ConnectorHandle: connector,
+        QpHandle: qp,
+        ..ND_ACCEPT::ZERO
+    };
+    [input.as_bytes(), data].concat()
 }
 
 pub fn registration(mr: u64, pages: &Pages, flags: u32) -> ND_MR_REGISTER {

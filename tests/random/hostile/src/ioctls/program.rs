@@ -7,7 +7,7 @@ use users::{
     User, World,
     host::TestHost,
     rings::{self, Ring, Ringed},
-    user::{Memory, handle, work},
+    user::{Memory, accept, connect, handle, work},
     world::Case,
 };
 use zerocopy::IntoBytes as _;
@@ -174,27 +174,11 @@ fn requests(world: &World, memory: &Memory) -> Vec<Case> {
 /// Requests of connectors that reach a listener.
 fn connects(world: &World, address: SOCKADDR_INET) -> Vec<Case> {
     let data = [0xAB; 24];
-    let connect = ND_CONNECT {
-        Version: 1,
-        ReadLimits: ND_READ_LIMITS { Inbound: 4, Outbound: 4 },
-        CbPrivateDataLength: data.len() as u32,
-        CbPrivateDataOffset: size_of::<ND_CONNECT>() as u32,
-        ConnectorHandle: world.connector,
-        QpHandle: world.qp,
-        DestinationAddress: address,
-        ..ND_CONNECT::ZERO
-    };
-    let accept = ND_ACCEPT {
-        Version: 1,
-        ReadLimits: ND_READ_LIMITS { Inbound: 2, Outbound: 2 },
-        CbPrivateDataLength: data.len() as u32,
-        CbPrivateDataOffset: size_of::<ND_ACCEPT>() as u32,
-        ConnectorHandle: world.connector,
-        QpHandle: world.qp,
-        ..ND_ACCEPT::ZERO
-    };
-    let case = |code, input: &[u8]| Case { code, input: [input, &data].concat(), handles: &[24, 32], output: 0 };
-    vec![case(IOCTL_ND_CONNECTOR_CONNECT, connect.as_bytes()), case(IOCTL_ND_CONNECTOR_ACCEPT, accept.as_bytes())]
+    let case = |code, input| Case { code, input, handles: &[24, 32], output: 0 };
+    vec![
+        case(IOCTL_ND_CONNECTOR_CONNECT, connect(world.connector, world.qp, address, &data)),
+        case(IOCTL_ND_CONNECTOR_ACCEPT, accept(world.connector, world.qp, &data)),
+    ]
 }
 
 /// Queues with rings: to be made, and to be changed.
