@@ -16,6 +16,10 @@ use crate::File;
 
 /// The kernel around one control device, which serves one adapter.
 ///
+/// Four types implement it: `KernelHost` of softndk.sys, `ProcessHost` of softnd.dll, and for tests `LocalHost` of conformance and `TestHost` of
+/// the crate `users`. Each passes `address`, `counter`, `limits` and `endpoint` on to its provider, by a line each: this crate knows no provider,
+/// so it works with any.
+///
 /// # Safety
 /// The MDL of a [`Pinned`] describes exactly the requested range: its pages are locked, for the requested access, and
 /// `MmGetMdlVirtualAddress` is the user address.

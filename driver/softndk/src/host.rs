@@ -1,4 +1,6 @@
 //! [`KernelHost`]: what the control device uses of the kernel and of its adapter.
+//!
+//! It shares no code with the other hosts: here the kernel locks memory and looks up handles, and RDMA can be turned off.
 #![expect(unsafe_code, reason = "a trait that promises memory validity, and NDK adapters by pointer")]
 
 use core::{

@@ -1,7 +1,7 @@
 //! The host: the provider's device, locked user memory.
 //!
-//! Not the host of conformance's front ends in process: this one is for the simulated kernel only, and tests see what it was asked for. It
-//! counts locked ranges, keeps the last adapter's quota, unmaps memory, and ends the process if memory is unlocked where a kernel may not.
+//! Conformance's front ends in process have a host of their own, for any platform. This one is for the simulated kernel: it can unmap memory that
+//! is locked, keeps the last adapter's quota, and ends the process if memory is unlocked at an IRQL, or with a lock held, where a kernel may not.
 #![allow(unsafe_code, reason = "implements the unsafe traits of the host, and closes NDK adapters")]
 
 use std::{

@@ -1,4 +1,7 @@
 //! A user program: an open file, and what it sends.
+//!
+//! Conformance has a client of its own, whose objects free themselves: here an object is only a handle, as a test may free it twice, or name it
+//! where it has no place. A request is dispatched in the thread that sends it, as a seeded schedule has to know all threads.
 
 use std::{
     net::SocketAddr,

@@ -19,7 +19,8 @@ use crate::{
     pair::Site,
 };
 
-/// Every request a user may send after PROVIDER_INIT, and the bytes of its input. Answers fit into [`ROOM`].
+/// Every request a user may send after PROVIDER_INIT, and the bytes of its input. Answers fit into [`ROOM`]. The valid inputs in
+/// `World::cases` of the crate `users` need objects: these are refused before a handle is looked up.
 const SHAPES: &[(u32, usize)] = &[
     (IOCTL_ND_PROVIDER_BIND_FILE, size_of::<ND_HANDLE>()),
     (IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, size_of::<ND_HANDLE>()),

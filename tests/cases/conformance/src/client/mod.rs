@@ -2,6 +2,10 @@
 //!
 //! Each object is freed when the last handle to it is dropped, children before parents. Frees that fail do not get lost:
 //! they are noted in the client's [`Complaints`].
+//!
+//! The crate `users` has a client of its own: it sends inputs with any handles, wrong ones too, calls the device in the thread of the test, and
+//! takes a status as the answer. Here requests go through a [`Transport`], to any front end, and objects know what they were made from.
+//! The client in softnd.dll is for Windows only, and is itself tested: this one must not have its mistakes.
 
 mod adapter;
 mod connector;

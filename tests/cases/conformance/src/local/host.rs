@@ -1,7 +1,7 @@
 //! What the control device and the test consumer need of the kernel around them.
 //!
-//! Not the host of the crate `users`: this one is for any [`Kernel`], with memory that other processes of a test may share, and with the test
-//! consumer.
+//! The crate `users` has a host of its own, for the simulated kernel only. This one is for any [`Kernel`], locks memory that processes of a test
+//! may share, and has the test consumer.
 #![expect(unsafe_code, reason = "implements nd-ioctl's unsafe traits: adapters and pinned memory go by pointer")]
 
 use std::{

@@ -1,4 +1,6 @@
 //! [`ProcessHost`]: the process as the host of the control device.
+//!
+//! It shares no code with the hosts of the tests: it is shipped, locks no memory, and has no handles of files.
 #![expect(unsafe_code, reason = "a trait that promises memory validity, and NDK adapters by pointer")]
 
 use std::{
