@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use super::{
     client::{
         Completion, Request,
-        both::{CompletionQueue as _, Connector as _},
+        both::{CompletionQueue as _, Connector as _, QueuePair},
     },
     interfaces::Interfaces,
     run::Nd,
@@ -67,6 +67,11 @@ impl<V: Interfaces> End<V> {
         V::buffer(&self.adapter, length)
     }
 
+    /// Exposes all of a buffer to the peer, for as long as the first of the two lives; the second is for the peer.
+    pub(super) fn expose(&self, mr: &V::Mr) -> anyhow::Result<(V::Exposed, <V::Qp as QueuePair>::Remote)> {
+        V::expose(self, mr)
+    }
+
     /// Takes the next completion of an initiator request.
     pub(super) fn initiated(&self) -> anyhow::Result<Completion> {
         self.initiator_cq.take_one()
@@ -88,7 +93,7 @@ impl<V: Interfaces> End<V> {
 
     /// A listener on a port of its own.
     pub(super) fn listener(&self) -> anyhow::Result<(V::Listener, SocketAddr)> {
-        V::listener(self)
+        V::listener(self, 0)
     }
 }
 

@@ -3,16 +3,20 @@
 use std::{net::SocketAddr, ops::Range};
 
 use nd_com::{v1::ND_SGE, v2::ND2_SGE};
+use ndk_abi::{
+    nd_ioctl::{ND_OP_FLAG_ALLOW_READ, ND_OP_FLAG_ALLOW_WRITE},
+    status::STATUS_SUCCESS,
+};
 use windows_sys::Win32::Foundation::HANDLE;
 
 use super::{
     client::{
-        self, QpSize, ReadLimits, Request,
+        self, QpSize, ReadLimits, Remote, Request,
         both::{CompletionQueue, Connector, QueuePair},
         v1::{self, EndpointSize},
     },
     ends::End,
-    pair::ALL_RIGHTS,
+    pair::{ALL_RIGHTS, BIND, expect},
     run::Nd,
 };
 use crate::{error::Result, memory::Memory};
@@ -28,12 +32,14 @@ pub(super) trait Interfaces: Sized + 'static {
     type Listener;
     /// Memory that may be registered.
     type Mr;
+    /// What has to live for as long as memory is exposed to the peer.
+    type Exposed;
 
     /// Whether a queue pair has a context, which its completions have, too.
     const HAS_QUEUE_PAIR_CONTEXT: bool;
 
-    /// The usual size, but for room for receives.
-    fn with_room(receives: usize) -> Self::Size;
+    /// The usual size, but for room for receives and for initiator requests.
+    fn with_room(receives: usize, initiators: usize) -> Self::Size;
 
     /// The usual size, with this context where queue pairs have one.
     fn with_context(context: usize) -> Self::Size;
@@ -57,10 +63,12 @@ pub(super) trait Interfaces: Sized + 'static {
         size: Self::Size,
     ) -> Result<(Self::Connector, Self::Qp)>;
 
-    /// A listener on a port of its own, and its address.
-    fn listener(end: &End<Self>) -> anyhow::Result<(Self::Listener, SocketAddr)>;
+    /// A listener on a port of its own, and its address. A backlog of 0 is the provider's choice.
+    fn listener(end: &End<Self>, backlog: usize) -> anyhow::Result<(Self::Listener, SocketAddr)>;
 
     fn connection_request(listener: &Self::Listener, connector: &Self::Connector) -> Result<Request>;
+
+    fn cancel_connection_requests(listener: &Self::Listener) -> Result<()>;
 
     /// Binds the connector of an end that is to connect, to any port. Version 1 has no such call.
     fn bind(end: &End<Self>) -> Result<()>;
@@ -79,6 +87,9 @@ pub(super) trait Interfaces: Sized + 'static {
     /// A new buffer of at least `length` bytes, registered, in version 2 with all rights.
     fn buffer(adapter: &Self::Adapter, length: usize) -> Result<Self::Mr>;
 
+    /// Exposes all of a buffer of an end to the peer, in version 1 by a window; what the peer is told.
+    fn expose(end: &End<Self>, mr: &Self::Mr) -> anyhow::Result<(Self::Exposed, <Self::Qp as QueuePair>::Remote)>;
+
     fn memory(mr: &Self::Mr) -> &Memory;
 
     /// An entry for bytes of registered memory.
@@ -96,11 +107,12 @@ impl Interfaces for V1 {
     type Connector = v1::Connector;
     type Listener = v1::Listen;
     type Mr = v1::Mr;
+    type Exposed = v1::Mw;
 
     const HAS_QUEUE_PAIR_CONTEXT: bool = false;
 
-    fn with_room(receives: usize) -> EndpointSize {
-        EndpointSize { inbound: receives, ..EndpointSize::default() }
+    fn with_room(receives: usize, initiators: usize) -> EndpointSize {
+        EndpointSize { inbound: receives, outbound: initiators, ..EndpointSize::default() }
     }
 
     fn with_context(_context: usize) -> EndpointSize {
@@ -135,13 +147,17 @@ impl Interfaces for V1 {
         Ok((connector, endpoint))
     }
 
-    fn listener(end: &End<Self>) -> anyhow::Result<(Self::Listener, SocketAddr)> {
-        let (listen, port) = end.adapter.listen(0, 0)?;
+    fn listener(end: &End<Self>, backlog: usize) -> anyhow::Result<(Self::Listener, SocketAddr)> {
+        let (listen, port) = end.adapter.listen(backlog, 0)?;
         Ok((listen, SocketAddr::new(end.address.ip(), u16::from_be(port))))
     }
 
     fn connection_request(listener: &Self::Listener, connector: &Self::Connector) -> Result<Request> {
         listener.connection_request(connector)
+    }
+
+    fn cancel_connection_requests(listener: &Self::Listener) -> Result<()> {
+        listener.cancel()
     }
 
     fn bind(_end: &End<Self>) -> Result<()> {
@@ -170,6 +186,14 @@ impl Interfaces for V1 {
         Ok(mr)
     }
 
+    fn expose(end: &End<Self>, mr: &Self::Mr) -> anyhow::Result<(v1::Mw, v1::Descriptor)> {
+        let mw = v1::Mw::new(&end.adapter, 0)?;
+        let rights = ND_OP_FLAG_ALLOW_READ | ND_OP_FLAG_ALLOW_WRITE;
+        let descriptor = end.qp.bind(usize::MAX, mr, &mw, 0, mr.memory().length(), rights)?;
+        expect(end.initiated()?, BIND, usize::MAX, STATUS_SUCCESS)?;
+        Ok((mw, descriptor))
+    }
+
     fn memory(mr: &Self::Mr) -> &Memory {
         mr.memory()
     }
@@ -190,11 +214,12 @@ impl Interfaces for V2 {
     type Connector = client::Connector;
     type Listener = client::Listener;
     type Mr = client::Mr;
+    type Exposed = ();
 
     const HAS_QUEUE_PAIR_CONTEXT: bool = true;
 
-    fn with_room(receives: usize) -> QpSize {
-        QpSize { receives: receives as u32, ..QpSize::default() }
+    fn with_room(receives: usize, initiators: usize) -> QpSize {
+        QpSize { receives: receives as u32, initiators: initiators as u32, ..QpSize::default() }
     }
 
     fn with_context(context: usize) -> QpSize {
@@ -228,16 +253,20 @@ impl Interfaces for V2 {
         Ok((adapter.connector()?, qp))
     }
 
-    fn listener(end: &End<Self>) -> anyhow::Result<(Self::Listener, SocketAddr)> {
+    fn listener(end: &End<Self>, backlog: usize) -> anyhow::Result<(Self::Listener, SocketAddr)> {
         let listener = end.adapter.listener()?;
         listener.bind(end.address)?;
-        listener.listen(0)?;
+        listener.listen(backlog as u32)?;
         let address = listener.local_address()?;
         Ok((listener, address))
     }
 
     fn connection_request(listener: &Self::Listener, connector: &Self::Connector) -> Result<Request> {
         listener.connection_request(connector)
+    }
+
+    fn cancel_connection_requests(listener: &Self::Listener) -> Result<()> {
+        listener.cancel()
     }
 
     fn bind(end: &End<Self>) -> Result<()> {
@@ -264,6 +293,10 @@ impl Interfaces for V2 {
         let mr = client::Mr::new(adapter, length)?;
         mr.register(ALL_RIGHTS)?;
         Ok(mr)
+    }
+
+    fn expose(_end: &End<Self>, mr: &Self::Mr) -> anyhow::Result<((), Remote)> {
+        Ok(((), mr.remote(0)))
     }
 
     fn memory(mr: &Self::Mr) -> &Memory {

@@ -109,7 +109,25 @@ both! {
         overrun: "an overrun ends ERRORS; the queue and its queue pairs are dead",
         shared: "one queue for both queues of two queue pairs, whose contexts tell them apart in version 2",
         notify_separately: "two queues for one queue pair notify apart",
+        order: "completions in the order of the requests, in each queue of a queue pair",
         many: "queues of several queue pairs, polled by several threads",
+    }
+    queue_pair {
+        send: "0 bytes to 1 MiB both ways, nothing behind the data written",
+        entries: "sender and receiver split the same data differently",
+        silent: "silent successes do not complete",
+        rdma: "reads and writes of 0 bytes to 1 MiB, both ways",
+        fence: "a fenced write goes after the read before it",
+        full: "a full queue refuses, and loses nothing",
+        flush: "flush cancels everything, once each, also without a connection",
+        cancelled_behind: "what is behind a failure is cancelled",
+        receive_too_small: "a receive that is too small ends the connection",
+        no_receive: "a send that nobody receives: IO_TIMEOUT, and the connection ends",
+    }
+    listener {
+        queued: "requests wait for connections and connections for requests, none is lost",
+        cancelled: "cancelling, and releasing the listener, end requests",
+        backlog: "one more than the backlog is refused",
     }
     connector {
         private_data: "the limit fits, one more does not and leaves the connector usable; short buffers",
@@ -176,7 +194,6 @@ table! {
         resize_refused: "0, above the limit, below the content: refused, nothing changed",
         results: "contexts, bytes, and no more results than asked for",
         kinds: "the six kinds of request",
-        order: "completions in the order of the requests, in each queue of a queue pair",
         cancelled_results: "cancelled requests have their contexts",
         released_queue_pair: "results of a queue pair that was released do not come",
     }
@@ -207,20 +224,10 @@ table! {
         of_one_queue_pair: "the peer of another queue pair may not use it",
     }
     queue_pair {
-        send: "0 bytes to 1 MiB both ways, nothing behind the data written",
-        entries: "sender and receiver split the same data differently",
         inline_data: "inline data needs no region, no SGE limit, and is taken by the call",
-        silent: "silent successes do not complete",
-        rdma: "reads and writes of 0 bytes to 1 MiB, both ways",
-        fence: "a fenced write goes after the read before it",
         limits: "too many SGEs, too much data, unknown flags: refused, connection unharmed",
         more_sges: "a queue pair made for 1 SGE sends, writes and reads with 4, as hardware does",
-        full: "a full queue refuses, and loses nothing",
         not_connected: "initiator requests need a connection, receives do not",
-        flush: "flush cancels everything, once each, also without a connection",
-        cancelled_behind: "what is behind a failure is cancelled",
-        receive_too_small: "a receive that is too small ends the connection",
-        no_receive: "a send that nobody receives: IO_TIMEOUT, and the connection ends",
         bad_tokens: "wrong local tokens: ACCESS_VIOLATION, for each kind of request",
     }
     posts {
@@ -234,10 +241,7 @@ table! {
     listener {
         addresses: "ports, Bind twice, addresses in use, of nobody, not yet bound",
         not_listening: "no connection requests before Listen",
-        queued: "requests wait for connections and connections for requests, none is lost",
-        cancelled: "cancelling, and releasing the listener, end requests",
         any_address: "the unspecified address stands for all of the adapter's",
-        backlog: "one more than the backlog is refused",
     }
     connector {
         connects: "private data, read limits and addresses arrive; Accept waits for CompleteConnect",
@@ -303,7 +307,6 @@ table! {
     completion_queue {
         resize_refused: "0, above the limit, below the content: refused, nothing changed",
         results: "the ND_RESULT of each request, its status and bytes, and no more than asked for",
-        order: "completions in the order of the requests, in each queue of an endpoint",
         released_endpoint: "results of an endpoint that was released do not come",
     }
     memory_window {
@@ -320,31 +323,18 @@ table! {
         behind_a_failure: "binds and invalidations behind a failure are cancelled",
     }
     endpoint {
-        send: "0 bytes to 1 MiB both ways, nothing behind the data written",
-        entries: "sender and receiver split the same data differently",
         small: "data of no more than the granted length needs no registered memory and is taken by the call",
         batch: "what is posted in a batch goes out when it is submitted, in order",
-        silent: "silent successes do not complete",
-        rdma: "reads and writes of 0 bytes to 1 MiB, both ways",
-        fence: "a fenced write goes after the read before it",
         reads: "more reads than the limit all complete, in order",
         threads: "four threads post to one endpoint",
     }
     endpoint_failures {
         limits: "too many SGEs, too much data, unknown flags, no ND_RESULT: refused, connection unharmed",
-        full: "a full queue refuses, and loses nothing",
         not_connected: "initiator requests need a connection, receives do not",
-        flush: "flush cancels everything, once each, also without a connection",
-        cancelled_behind: "what is behind a failure is cancelled",
-        receive_too_small: "a receive that is too small ends the connection",
-        no_receive: "a send that nobody receives: IO_TIMEOUT, and the connection ends",
         bad_handles: "wrong handles of memory: ACCESS_VIOLATION, for each kind of request",
     }
     listen {
         ports: "assigned and chosen ports, ports in use, and again when free",
-        queued: "requests wait for connections and connections for requests, none is lost",
-        cancelled: "cancelling, and releasing the listener, end requests",
-        backlog: "one more than the backlog is refused",
         released: "releasing it refuses those that wait",
         wrong_connector: "a connection request needs a fresh connector of the adapter",
     }

@@ -88,31 +88,6 @@ pub(in crate::nd) fn kinds(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
-// Shows C29, C30.
-pub(in crate::nd) fn order(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
-    let (local, region) = (pair.a.buffer(65536)?, pair.b.buffer(65536)?);
-    for context in 0..10 {
-        pair.b.qp.receive(context, &[])?;
-    }
-    // Long and short requests alternate: a short one has to wait for the long one before it.
-    for context in 0..30 {
-        match context % 3 {
-            0 => pair.a.qp.read(context, &[local.sge(0..65536)], region.remote(0), 0)?,
-            1 => pair.a.qp.send(context, &[], 0)?,
-            _ => pair.a.qp.write(context, &[local.sge(0..1)], region.remote(0), 0)?,
-        }
-    }
-    for context in 0..30 {
-        let kind = [READ, SEND, WRITE][context % 3];
-        expect(pair.a.initiated()?, kind, context, STATUS_SUCCESS)?;
-    }
-    for context in 0..10 {
-        expect_received(pair.b.received()?, context, 0)?;
-    }
-    pair.quiet()
-}
-
 /// A cancelled receive has the context of its request, too.
 // Shows N45.
 pub(in crate::nd) fn cancelled_results(nd: &Nd) -> anyhow::Result<()> {

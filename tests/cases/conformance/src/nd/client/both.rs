@@ -46,12 +46,20 @@ pub(crate) trait CompletionQueue: Clone {
 pub(crate) trait QueuePair: Clone {
     /// An entry of a list of memory.
     type Sge;
+    /// What a peer is told of memory that it may use.
+    type Remote: Copy;
 
     fn flush(&self) -> Result<()>;
 
     fn send(&self, context: usize, sges: &[Self::Sge], flags: u32) -> Result<()>;
 
     fn receive(&self, context: usize, sges: &[Self::Sge]) -> Result<()>;
+
+    /// A read of the peer's memory from `offset` on.
+    fn read_at(&self, context: usize, sges: &[Self::Sge], from: Self::Remote, offset: usize, flags: u32) -> Result<()>;
+
+    /// A write to the peer's memory from `offset` on.
+    fn write_at(&self, context: usize, sges: &[Self::Sge], to: Self::Remote, offset: usize, flags: u32) -> Result<()>;
 }
 
 /// IND2Connector and INDConnector.

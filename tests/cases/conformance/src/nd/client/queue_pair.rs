@@ -76,6 +76,7 @@ impl Qp {
 
 impl both::QueuePair for Qp {
     type Sge = ND2_SGE;
+    type Remote = Remote;
 
     fn flush(&self) -> Result<()> {
         ask!(IND2QueuePair::Flush, self.com)
@@ -89,6 +90,14 @@ impl both::QueuePair for Qp {
     fn receive(&self, context: usize, sges: &[ND2_SGE]) -> Result<()> {
         let context = ptr::without_provenance_mut(context);
         ask!(IND2QueuePair::Receive, self.com, context, sge_pointer(sges), sges.len() as u32)
+    }
+
+    fn read_at(&self, context: usize, sges: &[ND2_SGE], from: Remote, offset: usize, flags: u32) -> Result<()> {
+        self.read(context, sges, Remote { address: from.address + offset as u64, ..from }, flags)
+    }
+
+    fn write_at(&self, context: usize, sges: &[ND2_SGE], to: Remote, offset: usize, flags: u32) -> Result<()> {
+        self.write(context, sges, Remote { address: to.address + offset as u64, ..to }, flags)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::nd::{
     },
     ends::{End, Pair},
     interfaces::Interfaces,
-    pair::{RECEIVE, SEND, expect, expect_received, is},
+    pair::{READ, RECEIVE, SEND, WRITE, expect, expect_received, is},
     run::Nd,
 };
 
@@ -82,7 +82,7 @@ pub(in crate::nd) fn resize_in_traffic<V: Interfaces>(nd: &Nd) -> anyhow::Result
 pub(in crate::nd) fn overrun<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     let end = End::<V>::new(nd)?;
     let small = V::cq(&end.adapter, 4)?;
-    let end = end.on_same_adapter(&small, &end.initiator_cq, V::with_room(1024))?;
+    let end = end.on_same_adapter(&small, &end.initiator_cq, V::with_room(1024, 32))?;
     let mut any = small.notify(ND_CQ_NOTIFY_ANY)?;
     let mut errors = small.notify(ND_CQ_NOTIFY_ERRORS)?;
     for context in 0..1024 {
@@ -160,6 +160,31 @@ pub(in crate::nd) fn notify_separately<V: Interfaces>(nd: &Nd) -> anyhow::Result
     expect(pair.b.initiated()?, SEND, 4, STATUS_SUCCESS)?;
     expect_received(pair.a.received()?, 3, 0)?;
     expect(pair.a.initiated()?, SEND, 2, STATUS_SUCCESS)?;
+    pair.quiet()
+}
+
+// Shows C29, C30.
+pub(in crate::nd) fn order<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
+    let pair = Pair::<V>::new(nd)?;
+    let (local, region) = (pair.a.buffer(65536)?, pair.b.buffer(65536)?);
+    let (_exposed, remote) = pair.b.expose(&region)?;
+    for context in 0..10 {
+        pair.b.qp.receive(context, &[])?;
+    }
+    // Long and short requests alternate: a short one has to wait for the long one before it.
+    for context in 0..30 {
+        match context % 3 {
+            0 => pair.a.qp.read_at(context, &[V::sge(&local, 0..65536)], remote, 0, 0)?,
+            1 => pair.a.qp.send(context, &[], 0)?,
+            _ => pair.a.qp.write_at(context, &[V::sge(&local, 0..1)], remote, 0, 0)?,
+        }
+    }
+    for context in 0..30 {
+        expect(pair.a.initiated()?, [READ, SEND, WRITE][context % 3], context, STATUS_SUCCESS)?;
+    }
+    for context in 0..10 {
+        expect_received(pair.b.received()?, context, 0)?;
+    }
     pair.quiet()
 }
 

@@ -14,7 +14,7 @@ use ndk_abi::{
 use windows_core::{IUnknown, Interface as _};
 use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
 
-use super::pair::{BOTH, End, Pair};
+use super::pair::{End, Pair};
 use crate::nd::{
     client::{
         both::Connector as _,
@@ -180,7 +180,7 @@ pub(in crate::nd) fn releases(nd: &Nd) -> anyhow::Result<()> {
         for step in 1..PARTS {
             let pair = Pair::new(nd)?;
             let memory = pair.b.buffer(4096)?;
-            let (window, _) = pair.b.window(&memory, BOTH)?;
+            let (window, _) = pair.b.expose(&memory)?;
             pair.b.qp.receive(1, &[memory.sge(0..64)])?;
             pair.a.qp.send(2, &[], 0)?;
             expect_received(pair.b.received()?, 1, 0)?;

@@ -79,30 +79,6 @@ pub(in crate::nd) fn results(nd: &Nd) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(in crate::nd) fn order(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
-    let (local, region) = (pair.a.buffer(65536)?, pair.b.buffer(65536)?);
-    let (_mw, window) = pair.b.window(&region, BOTH)?;
-    for context in 0..10 {
-        pair.b.qp.receive(context, &[])?;
-    }
-    // Long and short requests alternate: a short one has to wait for the long one before it.
-    for context in 0..30 {
-        match context % 3 {
-            0 => pair.a.qp.read(context, &[local.sge(0..65536)], window, 0, 0)?,
-            1 => pair.a.qp.send(context, &[], 0)?,
-            _ => pair.a.qp.write(context, &[local.sge(0..1)], window, 0, 0)?,
-        }
-    }
-    for context in 0..30 {
-        expect(pair.a.initiated()?, [READ, SEND, WRITE][context % 3], context, STATUS_SUCCESS)?;
-    }
-    for context in 0..10 {
-        expect_received(pair.b.received()?, context, 0)?;
-    }
-    pair.quiet()
-}
-
 /// docs/decisions.md: the completions of a released endpoint are dropped, other endpoints' are not.
 pub(in crate::nd) fn released_endpoint(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd)?, End::new(nd)?);

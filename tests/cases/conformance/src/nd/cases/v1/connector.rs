@@ -10,7 +10,7 @@ use windows_core::Interface as _;
 
 use super::{
     super::both::connector::{Asked, ask, asked},
-    pair::{BOTH, End, Pair},
+    pair::{End, Pair},
 };
 use crate::{
     nd::{
@@ -106,7 +106,7 @@ pub(in crate::nd) fn other_version(nd: &Nd) -> anyhow::Result<()> {
     expect(a.initiated()?, SEND, 2, STATUS_SUCCESS)?;
     ensure_same(&far.memory().read(0..1000), &pattern(1, 1000))?;
     // Version 2 uses a window of version 1, whose token it has as it travels.
-    let (_window, descriptor) = a.window(&near, BOTH)?;
+    let (_window, descriptor) = a.expose(&near)?;
     let remote = Remote { address: descriptor.base + 100, token: descriptor.token.to_be() };
     far.memory().write(0, &pattern(2, 1000));
     b.qp.write(3, &[far.sge(0..1000)], remote, 0)?;

@@ -1,18 +1,17 @@
-//! INDEndpoint: what is refused, fails or is cancelled.
+//! INDEndpoint: what is refused or fails. Version 2 has other sizes, no ND_RESULTs, and tokens in place of handles.
 
 use anyhow::{Context as _, ensure};
 use nd_com::v1::ND_SGE;
 use ndk_abi::status::{
     STATUS_ACCESS_VIOLATION, STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_DATA_OVERRUN,
-    STATUS_IO_TIMEOUT, STATUS_NO_MORE_ENTRIES, STATUS_SUCCESS,
+    STATUS_SUCCESS,
 };
 use std::ptr;
 
-use super::pair::{BOTH, End, Pair};
+use super::pair::{End, Pair};
 use crate::{
     nd::{
         client::{
-            both::Connector as _,
             both::QueuePair as _,
             v1::{Descriptor, EndpointSize, Mr},
         },
@@ -27,7 +26,7 @@ pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::sized(nd, EndpointSize { inbound_sges: 2, outbound_sges: 2, ..EndpointSize::default() })?;
     let info = pair.a.adapter.info()?;
     let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
-    let (_mw, window) = pair.b.window(&region, BOTH)?;
+    let (_mw, window) = pair.b.expose(&region)?;
     let endpoint = &pair.a.qp;
     let three = [local.sge(0..1), local.sge(1..2), local.sge(2..3)];
     refused(endpoint.send(1, &three, 0), STATUS_DATA_OVERRUN, "a send with too many SGEs")?;
@@ -69,40 +68,6 @@ pub(in crate::nd) fn limits(nd: &Nd) -> anyhow::Result<()> {
     pair.quiet()
 }
 
-pub(in crate::nd) fn full(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::sized(nd, EndpointSize { inbound: 4, outbound: 4, ..EndpointSize::default() })?;
-    // The peer has no receive: the sends wait. A queue may hold more than asked for, but must have a limit.
-    let mut sends = 0;
-    let refusal = loop {
-        match pair.a.qp.send(sends, &[], 0) {
-            Ok(()) if sends < 1000 => sends += 1,
-            other => break other,
-        }
-    };
-    refused(refusal, STATUS_NO_MORE_ENTRIES, "more sends than the queue holds")?;
-    ensure!(sends >= 4, "the outbound queue holds {sends}");
-    let mut receives = 0;
-    let refusal = loop {
-        match pair.a.qp.receive(receives, &[]) {
-            Ok(()) if receives < 1000 => receives += 1,
-            other => break other,
-        }
-    };
-    refused(refusal, STATUS_NO_MORE_ENTRIES, "more receives than the queue holds")?;
-    ensure!(receives >= 4, "the inbound queue holds {receives}");
-    for context in 0..sends {
-        pair.b.qp.receive(context, &[])?;
-        expect_received(pair.b.received()?, context, 0)?;
-        expect(pair.a.initiated()?, SEND, context, STATUS_SUCCESS)?;
-    }
-    for context in 0..receives {
-        pair.b.qp.send(context, &[], 0)?;
-        expect(pair.b.initiated()?, SEND, context, STATUS_SUCCESS)?;
-        expect_received(pair.a.received()?, context, 0)?;
-    }
-    pair.quiet()
-}
-
 pub(in crate::nd) fn not_connected(nd: &Nd) -> anyhow::Result<()> {
     let end = End::new(nd)?;
     let mr = end.buffer(64)?;
@@ -117,90 +82,13 @@ pub(in crate::nd) fn not_connected(nd: &Nd) -> anyhow::Result<()> {
     end.quiet()
 }
 
-// Shows V32.
-pub(in crate::nd) fn flush(nd: &Nd) -> anyhow::Result<()> {
-    let never = End::new(nd)?;
-    for context in 0..20 {
-        never.qp.receive(context, &[])?;
-    }
-    never.qp.flush()?;
-    for context in 0..20 {
-        expect(never.received()?, RECEIVE, context, STATUS_CANCELLED)?;
-    }
-    never.qp.flush().context("flushing nothing")?;
-    never.quiet()?;
-    let pair = Pair::new(nd)?;
-    let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
-    let (_mw, window) = pair.b.window(&region, BOTH)?;
-    for context in 0..5 {
-        pair.a.qp.receive(context, &[])?;
-    }
-    // All of them wait behind a send, for which the peer has no receive.
-    pair.a.qp.send(0, &[], 0)?;
-    pair.a.qp.write(1, &[local.sge(0..1)], window, 0, 0)?;
-    pair.a.qp.read(2, &[local.sge(0..1)], window, 0, 0)?;
-    pair.a.qp.flush()?;
-    for (context, kind) in [SEND, WRITE, READ].into_iter().enumerate() {
-        expect(pair.a.initiated()?, kind, context, STATUS_CANCELLED)?;
-    }
-    for context in 0..5 {
-        expect(pair.a.received()?, RECEIVE, context, STATUS_CANCELLED)?;
-    }
-    pair.a.quiet()
-}
-
-pub(in crate::nd) fn cancelled_behind(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
-    let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
-    let (_mw, window) = pair.b.window(&region, BOTH)?;
-    pair.a.qp.receive(9, &[])?;
-    // The window ends before that.
-    pair.a.qp.write(1, &[local.sge(0..64)], window, 4090, 0)?;
-    for context in 2..6 {
-        // The connection may have ended already.
-        pair.a.qp.read(context, &[local.sge(0..1)], window, 0, 0).context("behind a failure")?;
-    }
-    expect(pair.a.initiated()?, WRITE, 1, STATUS_ACCESS_VIOLATION)?;
-    for context in 2..6 {
-        expect(pair.a.initiated()?, READ, context, STATUS_CANCELLED)?;
-    }
-    expect(pair.a.received()?, RECEIVE, 9, STATUS_CANCELLED)?;
-    pair.a.quiet()
-}
-
-pub(in crate::nd) fn receive_too_small(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
-    let (source, target) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
-    let mut lost = [pair.a.connector.notify_disconnect()?, pair.b.connector.notify_disconnect()?];
-    pair.b.qp.receive(1, &[target.sge(0..100)])?;
-    pair.a.qp.send(2, &[source.sge(0..101)], 0)?;
-    expect(pair.b.received()?, RECEIVE, 1, STATUS_BUFFER_OVERFLOW)?;
-    let sent = pair.a.initiated()?;
-    ensure!(sent.context == 2 && sent.status != STATUS_SUCCESS, "the send succeeded");
-    for notification in &mut lost {
-        notification.status().context("a notification of the end of the connection")?;
-    }
-    Ok(())
-}
-
-// Shows S950.
-pub(in crate::nd) fn no_receive(nd: &Nd) -> anyhow::Result<()> {
-    let pair = Pair::new(nd)?;
-    let source = pair.a.buffer(4096)?;
-    pair.a.qp.receive(9, &[])?;
-    pair.a.qp.send(1, &[source.sge(0..4096)], 0)?;
-    expect(pair.a.initiated()?, SEND, 1, STATUS_IO_TIMEOUT)?;
-    expect(pair.a.received()?, RECEIVE, 9, STATUS_CANCELLED)?;
-    Ok(())
-}
-
 /// Handles that were never given out, the peer's, and handles of memory that is no longer registered.
 pub(in crate::nd) fn bad_handles(nd: &Nd) -> anyhow::Result<()> {
     for wrong in [SEND, READ, WRITE, RECEIVE] {
         for source in 0..3 {
             let pair = Pair::sized(nd, EndpointSize { inline: 0, ..EndpointSize::default() })?;
             let (local, region) = (pair.a.buffer(4096)?, pair.b.buffer(4096)?);
-            let (_mw, window) = pair.b.window(&region, BOTH)?;
+            let (_mw, window) = pair.b.expose(&region)?;
             let length = 2048;
             let bad = |own: &Mr, end: &End, other: &Mr| -> anyhow::Result<[ND_SGE; 1]> {
                 let handle = match source {

@@ -7,7 +7,7 @@ use ndk_abi::status::{
 };
 use std::ptr;
 
-use super::pair::{BOTH, Pair};
+use super::pair::Pair;
 use crate::{
     nd::{
         client::{
@@ -77,7 +77,7 @@ pub(in crate::nd) fn deregister_refused(nd: &Nd) -> anyhow::Result<()> {
         let status = end_of(adapter.deregister(other.handle()))?;
         ensure!(!status.is_success(), "the handle of another adapter: {status}");
     }
-    let (mw, _) = pair.b.window(&mr, BOTH)?;
+    let (mw, _) = pair.b.expose(&mr)?;
     refused(adapter.deregister(mr.handle()), STATUS_DEVICE_BUSY, "deregistering under a window")?;
     pair.b.qp.invalidate(2, &mw, 0)?;
     expect(pair.b.initiated()?, INVALIDATE, 2, STATUS_SUCCESS)?;

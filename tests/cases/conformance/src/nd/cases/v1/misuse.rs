@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use nd_com::v1::ND_SGE;
 use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
 
-use super::pair::{BOTH, End, Pair, at};
+use super::pair::{End, Pair, at};
 use crate::{
     nd::{
         client::{
@@ -23,7 +23,7 @@ use crate::{
 pub(in crate::nd) fn missing_arguments(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let (a, region) = (&pair.a, pair.b.buffer(4096)?);
-    let (_mw, window) = pair.b.window(&region, BOTH)?;
+    let (_mw, window) = pair.b.expose(&region)?;
     ensure!(nd.provider_v1()?.open_nowhere(a.address).is_err(), "an adapter without a place for it");
     for (what, status) in a.adapter.create_nowhere() {
         ensure!(!status.is_success(), "{what} without a place for the object: {status}");
@@ -57,7 +57,7 @@ pub(in crate::nd) fn lives(nd: &Nd) -> anyhow::Result<()> {
             let seed = (number * LIVES + life) as u64;
             let pair = Pair::new(all.get())?;
             let (source, target) = (pair.a.buffer(20_000)?, pair.b.buffer(20_000)?);
-            let (mw, window) = pair.b.window(&target, BOTH)?;
+            let (mw, window) = pair.b.expose(&target)?;
             source.memory().write(0, &pattern(seed, 20_000));
             pair.a.qp.write(1, &[source.sge(0..20_000)], window, 0, 0)?;
             pair.b.qp.receive(2, &[])?;
@@ -161,7 +161,7 @@ impl Things {
         let address = a.address;
         for end in [a, b] {
             let memory = end.buffer(4096)?;
-            let (window, descriptor) = end.window(&memory, BOTH)?;
+            let (window, descriptor) = end.expose(&memory)?;
             things.descriptors.push(descriptor);
             things.windows.push(window);
             things.memories.push(memory);

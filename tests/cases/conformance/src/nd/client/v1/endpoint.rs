@@ -183,6 +183,7 @@ impl Endpoint {
 
 impl both::QueuePair for Endpoint {
     type Sge = ND_SGE;
+    type Remote = Descriptor;
 
     fn flush(&self) -> Result<()> {
         ask!(INDEndpoint::Flush, self.com)
@@ -196,5 +197,13 @@ impl both::QueuePair for Endpoint {
     fn receive(&self, context: usize, sges: &[ND_SGE]) -> Result<()> {
         let (list, count) = (sge_pointer(sges), sges.len());
         post(RECEIVE, context, |result| ask!(INDEndpoint::Receive, self.com, result, list, count))
+    }
+
+    fn read_at(&self, context: usize, sges: &[ND_SGE], from: Descriptor, offset: usize, flags: u32) -> Result<()> {
+        self.read(context, sges, from, offset as u64, flags)
+    }
+
+    fn write_at(&self, context: usize, sges: &[ND_SGE], to: Descriptor, offset: usize, flags: u32) -> Result<()> {
+        self.write(context, sges, to, offset as u64, flags)
     }
 }
