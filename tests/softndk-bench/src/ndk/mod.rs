@@ -1,4 +1,7 @@
 //! A consumer's side of NDK: handles that close themselves, and the calls that the benchmarks make.
+//!
+//! It does not use `driver/ndk-consumer`: the budgets count instructions and allocations, and that crate's choice among kinds of work and its
+//! counted objects would be among them.
 #![expect(unsafe_code, reason = "calls functions of a C interface")]
 
 use std::{

@@ -1,4 +1,7 @@
 //! What a kernel consumer of NDK is made of: it reaches the provider through the dispatch tables only.
+//!
+//! It is not made of `driver/ndk-consumer`, whose types exclude what the tests need: wrong addresses, buffers and flags, objects closed before
+//! their successors, and a look at each callback: whether, when and at which IRQL the provider calls it.
 
 mod call;
 mod gate;

@@ -1,4 +1,8 @@
 //! The consumer's side of NDKPI: calls through dispatch tables, and a log of the callbacks.
+//!
+//! It does not use `driver/ndk-consumer`, which waits for completions, closes objects in the right order, and has no wrong arguments: the model
+//! needs each status and each callback by itself. Nor the kit of `driver/ndk-provider/tests`, which never frees the context of a callback: a
+//! random run makes too many calls for that.
 #![expect(unsafe_code, reason = "calls functions of a C interface, through pointers to objects")]
 
 use std::{
