@@ -55,10 +55,6 @@ mod addresses;
 mod decode;
 mod device_state;
 mod host;
-#[cfg(feature = "planted-bugs")]
-pub mod planted;
-#[cfg(not(feature = "planted-bugs"))]
-mod planted;
 
 // tests/random/loom-models compiles modules of this crate with loom's atomics.
 use core::sync::atomic;

@@ -12,6 +12,7 @@
 //! * [`Stream`]: a TCP connection, or a listener, embedded in an object.
 //! * [`CachePadded`]: a value with cache lines of its own.
 //! * [`Notice`]: an event of the driver, for tracing.
+//! * [`planted`]: the bugs that tests plant in the driver, to see that their checks find them.
 //! * [`prefetch`]: a hint to fetch memory that will be used soon.
 //! * [`Slice`]: a fixed-length array from non-paged pool.
 //! * [`PoolQuota`], [`Charge`]: non-paged pool, counted against the limit of one user, such as a process.
@@ -28,6 +29,7 @@ mod deferred;
 mod event;
 mod lock;
 mod notice;
+pub mod planted;
 mod prefetch;
 mod quota;
 mod run_queue;

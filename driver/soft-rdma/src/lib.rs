@@ -48,10 +48,6 @@ mod slot_map;
 
 mod error;
 pub mod limits;
-#[cfg(feature = "planted-bugs")]
-pub mod planted;
-#[cfg(not(feature = "planted-bugs"))]
-mod planted;
 
 pub use connect::connector::{Accept, Connect, Connector, DisconnectReason, ReadLimits, Source};
 pub use connect::endpoint::SharedEndpoint;

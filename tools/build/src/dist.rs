@@ -64,7 +64,7 @@ pub fn build() -> Result<()> {
     check_imports(&dist)
 }
 
-/// What leaves a mark in a binary, and is not shipped: the bugs of `planted.rs` in `driver/soft-rdma` and `driver/nd-ioctl`, and memory that
+/// What leaves a mark in a binary, and is not shipped: planted bugs (`driver/platform/src/planted.rs`), and memory that
 /// changes once it is read (`driver/nd-rings/src/changing.rs`); the test consumer (`driver/softndk/src/test_consumer.rs`).
 const MARKS: [&str; 2] = ["SoftNDK with planted bugs", TEST_CONSUMER];
 const TEST_CONSUMER: &str = "SoftNDK test consumer";

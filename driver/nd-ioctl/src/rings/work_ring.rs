@@ -15,13 +15,13 @@ use ndk_abi::status::{
     NTSTATUS, STATUS_CANCELLED, STATUS_CONNECTION_INVALID, STATUS_INVALID_PARAMETER, STATUS_NO_MORE_ENTRIES,
     STATUS_SUCCESS,
 };
+use platform::planted::{self, Bug};
 use platform::{Platform, SpinLock, SpinLockGuard};
 use zerocopy::IntoBytes as _;
 
 use super::poll_backoff::PollBackoff;
 use super::ring_poll::Next;
 use crate::atomic::{AtomicBool, Ordering};
-use crate::planted::{self, Bug};
 
 /// The most requests that one run of the deferred call reads from a ring.
 const BURST: u32 = 64;

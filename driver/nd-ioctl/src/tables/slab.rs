@@ -10,9 +10,8 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
+use platform::planted::{self, Bug};
 use platform::{Charge, OutOfMemory, Platform, Slice};
-
-use crate::planted::{self, Bug};
 
 static NEXT_GENERATION: AtomicU32 = AtomicU32::new(1);
 

@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use platform::{
     Arc, CachePadded, Charge, Deferred, Dispatch, Notice, Platform, RunDeferred, Sockets as _, SpinLock, Timer,
+    planted::{self, Bug},
 };
 
 use crate::{
@@ -17,7 +18,6 @@ use crate::{
     cq::{moderation::Moderation, user::Users},
     limits,
     object::counts::{CountedObject, ObjectKind},
-    planted::{self, Bug},
     ring::Ring,
     slot_map::SlotMap,
 };

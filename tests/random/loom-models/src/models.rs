@@ -18,7 +18,8 @@ use loom::{
     sync::{Condvar, Mutex},
 };
 use planted_atomics::Defect;
-use soft_rdma::{Callback, planted::Bug};
+use platform::planted::{Bug, plant};
+use soft_rdma::Callback;
 
 use crate::kernel::{Kernel, LastExecution, Loom};
 
@@ -61,7 +62,7 @@ pub fn finds_fault(test: &str, fault: Fault, said: &str, model: impl FnOnce()) {
     if env::var_os(CHILD).is_some() {
         match fault {
             Fault::Atomics(defect) => planted_atomics::plant(defect),
-            Fault::Device(bug) => soft_rdma::planted::plant(Some(bug)),
+            Fault::Device(bug) => plant(Some(bug)),
             Fault::Model(_) => {}
         }
         model();

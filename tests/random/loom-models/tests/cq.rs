@@ -8,7 +8,8 @@ use kit::{Cq, World, send};
 use loom::thread;
 use loom_models::{Cell, Handle, Kernel, Loom, Wakeup, callback, explore, faults};
 use planted_atomics::Defect;
-use soft_rdma::{Arm, CompletionQueue, QueuePair, planted::Bug};
+use platform::planted::Bug;
+use soft_rdma::{Arm, CompletionQueue, QueuePair};
 
 /// Each thread is preempted at most so often in an execution: all of them take hours.
 const BOUND: usize = 3;

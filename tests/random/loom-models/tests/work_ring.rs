@@ -10,17 +10,6 @@ mod ring_poll;
 #[expect(dead_code, reason = "the model does not end")]
 mod work_ring;
 
-/// None is planted here.
-mod planted {
-    pub(crate) enum Bug {
-        HeadReadTwice,
-    }
-
-    pub(crate) const fn is(_: Bug) -> bool {
-        false
-    }
-}
-
 use std::sync::Arc as StdArc;
 
 use loom::{sync::atomic, thread};

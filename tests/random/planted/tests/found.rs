@@ -3,7 +3,7 @@
 use std::{env, fs, path::Path};
 
 use model::{Event, Mismatch, Operation, Place, Post, Report, Request};
-use soft_rdma::planted::{Bug, plant};
+use platform::planted::{Bug, plant};
 
 /// A check, by what it is.
 struct Check {

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hostile::{Finding, Outcomes, Script, bytes, decode, ioctls, rings};
-use nd_ioctl::planted::{Bug, plant};
+use platform::planted::{Bug, plant};
 
 /// Runs, with as many bytes as the fuzzer gives.
 const RUNS: u64 = 60;

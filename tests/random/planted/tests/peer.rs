@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use peer::{Finding, bytes, hostile};
-use soft_rdma::planted::{Bug, plant};
+use platform::planted::{Bug, plant};
 
 /// Runs that are drawn, and their bytes.
 const RUNS: u64 = 300;

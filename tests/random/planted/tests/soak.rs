@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use conformance::soak::{Figures, Record, simulated};
-use soft_rdma::planted::{Bug, plant};
+use platform::planted::{Bug, plant};
 
 /// Rounds without a bug.
 const CLEAN: u64 = 10;

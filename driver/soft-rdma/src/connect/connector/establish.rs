@@ -2,7 +2,10 @@
 
 use core::net::SocketAddr;
 
-use platform::{Addresses, Arc, Deferred, Notice, Platform, Weak};
+use platform::{
+    Addresses, Arc, Deferred, Notice, Platform, Weak,
+    planted::{self, Bug},
+};
 
 use super::{
     Connector, ConnectorState, DisconnectReason, LockedConnector, PrivateData, ReadLimits,
@@ -11,7 +14,6 @@ use super::{
 use crate::{
     Callback, Counter, Error, Listener, Outcome, QueuePair, SharedEndpoint, Status,
     connect::ports::{Connection, Endpoint, Purpose},
-    planted::{self, Bug},
     qp::PeerQp,
     wire::Wire,
 };

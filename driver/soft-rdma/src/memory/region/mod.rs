@@ -7,7 +7,10 @@ pub(crate) use fast::Invalidation;
 
 use core::ptr::NonNull;
 
-use platform::{Arc, Charge, Platform, PoolQuota, SpinLock};
+use platform::{
+    Arc, Charge, Platform, PoolQuota, SpinLock,
+    planted::{self, Bug},
+};
 
 use crate::{
     Callback, Close, Error, OnClose, Outcome, ProtectionDomain, Runs, Status, limits,
@@ -15,7 +18,6 @@ use crate::{
     memory::token::{Target, Token},
     memory::window::{BindRange, WindowAccess},
     object::counts::{CountedObject, ObjectKind},
-    planted::{self, Bug},
 };
 
 bitflags::bitflags! {
