@@ -21,7 +21,6 @@
 //! | `tables` | handles, pended requests |
 //! | `quota` | the memory that counts against a process's limits |
 //! | `host` | the interface to the kernel around the crate |
-//! | `planted` | bugs that the tests have to find |
 //!
 //! Locks are spin locks. Their order, outermost first: turn of a CQ, ring of requests, turn of a QP's queue or of an SRQ; inside these,
 //! freed queue pairs of a CQ, then table of handles; or ring of completions or a listener's lock, then table of pended requests. Calls into

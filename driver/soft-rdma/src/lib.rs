@@ -21,7 +21,6 @@
 //! | `ring`, `slot_map` | containers |
 //! | `counters`, `limits` | the counters of a device, its limits |
 //! | `error` | why a call or a request failed |
-//! | `planted` | bugs that the tests have to find |
 #![no_std]
 #![deny(
     clippy::unwrap_used,

@@ -7,7 +7,7 @@ use crate::nd::{client::both::Connector as _, ends::End, interfaces::Interfaces,
 
 /// Another end on the adapter of `end`, with its queues.
 fn another<V: Interfaces>(end: &End<V>) -> anyhow::Result<End<V>> {
-    end.beside(&end.receive_cq, &end.initiator_cq, V::Size::default())
+    end.on_same_adapter(&end.receive_cq, &end.initiator_cq, V::Size::default())
 }
 
 // Shows N120.
