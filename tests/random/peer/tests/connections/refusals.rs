@@ -167,6 +167,29 @@ fn a_send_is_refused() {
     }
 }
 
+/// A Terminate for a write has the STag of the write, and an offset within it.
+#[test]
+fn only_the_write_that_is_named_is_refused() {
+    let Remote { address, token } = REMOTE;
+    let names = [
+        (token, address, VIOLATION),
+        (token, address + 63, VIOLATION),
+        (token, address - 1, CANCELED),
+        (token, address + 64, CANCELED),
+        (token + 1, address, CANCELED),
+    ];
+    for (stag, offset, expected) in names {
+        play(4, |_, scene| {
+            let (raw, side) = (scene.raw(), scene.side());
+            read(raw, side, 10);
+            side.post(11, &[side.sge(0, 64)], Post::Write(REMOTE)).unwrap();
+            assert!(raw.ulpdu().is_some(), "the write");
+            terminate(raw, &body(Cause::TAGGED_STAG, &frames::write(stag, offset, &[])));
+            ends(scene, &[(10, CANCELED), (11, expected)]);
+        });
+    }
+}
+
 /// The peer has read nothing, and what it refuses is more than the buffers of the stream take: a part of it is not sent yet.
 #[test]
 fn what_is_half_sent_is_refused() {
