@@ -14,12 +14,13 @@ use peer::{
     frames,
     raw::{Door, Raw},
 };
-use simkernel::{Session, boot_seeded, seeds};
+use simkernel::{Session, boot_seeded, scope, seeds};
 use soft_rdma::{Counter, Error, Flags, Post, QueuePair, Remote, Sge, Status};
 
 const REMOTE: Remote = Remote { address: 0x5000, token: 0x1234 };
 const CANCELED: Status = Err(Error::Canceled);
-const SECONDS: u32 = 4;
+/// Fewer than the seconds that a message for a kernel consumer waits.
+const SECONDS: u32 = 3;
 
 /// Plays a test with connections of a program, begun by either side.
 fn play(what: impl Fn(&Session, &Scene)) {
@@ -358,6 +359,53 @@ fn a_reset_refuses_nothing() {
     });
 }
 
+/// The peer's answers arrive while the consumer flushes: behind a cancelled request none succeeds, and the Terminate tells of no fault of the peer.
+#[test]
+fn answers_cross_a_flush() {
+    for reads in [false, true] {
+        for seed in seeds(60) {
+            let kernel = boot_seeded(seed);
+            kernel.hold_clock();
+            let scene = Scene::on(machine_of_program(HOST, SECONDS), Side::new, By::Peer, false);
+            let (raw, side) = (scene.raw(), scene.side());
+            let answers = if reads {
+                for context in 11..14 {
+                    side.post(context, &[side.sge(0x8000, 16)], Post::Read(REMOTE)).unwrap();
+                }
+                (1..4).for_each(|msn| is_read(raw, msn, 16));
+                (1..4).map(|msn| frames::answer(true, msn, 0, &[b'a'; 16])).collect()
+            } else {
+                send(side, 10);
+                is_send(raw, 1);
+                is_read(raw, 1, 0);
+                (11..14).for_each(|context| send(side, context));
+                (2..5).for_each(|msn| is_send(raw, msn));
+                answer(raw, 1, &[]);
+                assert_eq!(side.completed(1), [(10, Ok(()))]);
+                is_read(raw, 2, 0);
+                vec![frames::answer(true, 2, 0, &[])]
+            };
+            let queue_pair = side.queue_pair();
+            scope(|scope| {
+                scope.spawn(|| {
+                    (0..seed % 16).for_each(|_| simkernel::pause());
+                    QueuePair::flush(queue_pair);
+                });
+                raw.send_frames(&answers);
+            });
+            let completed = side.completed(3);
+            let flushed = completed.iter().any(|(_, status)| *status == CANCELED);
+            assert!(completed.is_sorted_by_key(|(_, status)| *status == CANCELED), "seed {seed}: {completed:?}");
+            if flushed {
+                assert_eq!(side.disconnects.wait("the disconnect event"), 1);
+                let ulpdu = raw.ulpdu().expect("a Terminate");
+                let (Segment::Terminate(_), body) = Segment::parse(&ulpdu).unwrap() else { panic!("no Terminate") };
+                assert_eq!(Terminate::parse(body).expect("a Terminate").cause, Cause::LOCAL, "seed {seed}");
+            }
+        }
+    }
+}
+
 /// The peer may have it, or not.
 #[test]
 fn a_flush_of_what_is_not_confirmed_ends_the_connection() {
@@ -413,6 +461,18 @@ fn wrong_answers_end_the_connection() {
             assert_eq!(Terminate::parse(body).expect("a Terminate").cause, cause);
         });
     }
+    // A second answer to one read, while a later send is not confirmed.
+    play(|_, scene| {
+        let (raw, side) = (scene.raw(), scene.side());
+        send(side, 10);
+        is_send(raw, 1);
+        is_read(raw, 1, 0);
+        send(side, 11);
+        is_send(raw, 2);
+        let answer = frames::answer(true, 1, 0, &[]);
+        raw.send_frames([&answer, &answer]);
+        ends(side, &[(10, Ok(())), (11, CANCELED)]);
+    });
     // A second answer to one read.
     play(|_, scene| {
         let (raw, side) = (scene.raw(), scene.side());
@@ -461,11 +521,13 @@ fn a_program_holds_a_message_as_long_as_it_may_wait() {
     play(|kernel, scene| {
         let (raw, side) = (scene.raw(), scene.side());
         raw.send_frames([&frames::send(1, b"held")]);
+        // What arrives behind the message does not begin its time anew.
         let pass = |seconds: u32| {
-            for _ in 0..seconds {
+            for _ in 0..2 * seconds {
+                raw.send_frames([&frames::write(1, 0, &[])]);
                 kernel.flush_dpcs();
                 (0..200).for_each(|_| simkernel::pause());
-                kernel.advance(Duration::from_secs(1));
+                kernel.advance(Duration::from_millis(500));
             }
             kernel.flush_dpcs();
         };
