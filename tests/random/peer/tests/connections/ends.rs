@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use iwarp::terminate::{Cause, Terminate};
+use iwarp::{
+    segment::{Segment, Tagged},
+    terminate::{Cause, Terminate},
+};
 use peer::{
     device::{Inbox, Side},
     frames,
@@ -32,10 +35,14 @@ enum Goes {
 #[test]
 fn the_peer_goes() {
     type Before = fn(&Raw, &Side);
-    let befores: [(&str, bool, Before); 9] = [
+    let befores: [(&str, bool, Before); 10] = [
         ("nothing", true, |_, _| {}),
         ("a message", true, |raw, _| raw.send_frames([&frames::send(1, b"hello")])),
         ("a write", true, |raw, _| raw.send_frames([&frames::write(0, 0, &[])])),
+        ("half a write", false, |raw, _| {
+            let half = Segment::Write(Tagged { last: false, stag: 0, offset: 0 });
+            raw.send_frames([&frames::ulpdu(&half, &[])]);
+        }),
         ("half a length", false, |raw, _| raw.send(&[0])),
         ("half an FPDU", false, |raw, _| raw.send(&frames::fpdu(&frames::send(1, b"hello"), raw.crc.get())[..20])),
         ("all but a byte", false, |raw, _| {
@@ -203,5 +210,23 @@ fn this_side_fails() {
         let head = [0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0];
         assert_eq!(raw.ulpdu(), Some([&head[..], &[0; 4]].concat()));
         assert_eq!(raw.rest(), (Vec::new(), Ok(())));
+    });
+}
+
+/// A read's memory is none, which the device finds when the response arrives. What was sent behind the read is cancelled.
+#[test]
+fn a_read_fails_when_it_is_answered() {
+    play(6, |_, scene| {
+        let (raw, side) = (scene.raw(), scene.side());
+        let mut nowhere = side.sge(0x8000, 16);
+        nowhere.token ^= 1;
+        side.post(10, &[nowhere], Post::Read(Remote { address: 0x5000, token: 0x1234 })).unwrap();
+        side.post(11, &[side.sge(0, 5)], Post::Send(None)).unwrap();
+        assert!(raw.ulpdu().is_some(), "the read");
+        assert_eq!(raw.ulpdu(), Some(frames::send(1, &[0; 5])));
+        raw.send_frames([&frames::answer(true, 1, 0, &[b'a'; 16])]);
+        assert_eq!(side.disconnects.wait("the disconnect event"), 1);
+        assert_eq!(side.completed(2), [(10, Err(Error::AccessViolation)), (11, CANCELED)]);
+        side.wait_for_end();
     });
 }
