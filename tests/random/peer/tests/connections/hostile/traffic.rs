@@ -8,7 +8,7 @@ use peer::{
     frames::{self, READS},
     wait,
 };
-use platform::SENDS;
+use platform::{Notice, SENDS};
 use simkernel::{Session, boot_seeded, seeds};
 use soft_rdma::{Access, Error, Post, Remote};
 
@@ -153,6 +153,7 @@ fn it_reads_no_more_than_agreed() {
     for more in [0, 1] {
         play(4, |kernel, scene| {
             kernel.limit_in_flight(1000);
+            kernel.keep_notices();
             let (raw, side) = (scene.raw(), scene.side());
             let all = side.region_of(&side.pd, Access::REMOTE_READ).unwrap();
             let remote = Remote { address: 0x5000, token: 0x1234 };
@@ -184,9 +185,29 @@ fn it_reads_no_more_than_agreed() {
             } else {
                 side.wait_for_end();
             }
+            kernel.flush_dpcs();
+            let notices = kernel.take_notices();
+            let terminates = notices.iter().filter(|notice| matches!(notice, Notice::TerminateSent { .. }));
+            assert_eq!(terminates.count(), more as usize, "noticed when there is room, once");
             let _whatever_it_came_to = side.completions();
         });
     }
+}
+
+/// A message begins with a segment without data: the message keeps its receive.
+#[test]
+fn it_sends_a_segment_without_data() {
+    play(4, |_, scene| {
+        let (raw, side) = (scene.raw(), scene.side());
+        side.receive(1, 0, 16);
+        side.receive(2, 0x100, 16);
+        raw.send_frames([&frames::send_part(false, 1, 0, &[]), &frames::send_part(true, 1, 0, b"hello")]);
+        assert_eq!(side.completed(1), [(1, Ok(()))]);
+        assert_eq!(side.pages.read(0, 5), b"hello");
+        raw.send_frames([&frames::send(2, b"again")]);
+        assert_eq!(side.completed(1), [(2, Ok(()))]);
+        assert_eq!(side.pages.read(0x100, 5), b"again");
+    });
 }
 
 /// Nothing, in FPDUs.
