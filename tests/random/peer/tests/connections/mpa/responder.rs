@@ -188,6 +188,8 @@ fn reads() {
             assert_eq!((reply.inbound_reads, reply.outbound_reads), (mine.min(outbound), mine.min(inbound)));
             let agreed = ReadLimits { inbound: mine.min(outbound).into(), outbound: mine.min(inbound).into() };
             assert_eq!(answered.agreed, agreed);
+            let of_peer = |reads: u16| limits::READ_LIMIT.min(reads.into());
+            assert_eq!(answered.offered.0, ReadLimits { inbound: of_peer(outbound), outbound: of_peer(inbound) });
         }
         let enhanced = Enhanced {
             inbound_reads: READS_NOT_NEGOTIATED,

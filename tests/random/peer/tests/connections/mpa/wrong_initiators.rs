@@ -267,6 +267,33 @@ fn it_takes_its_time_after_the_accept_of_a_program() {
     }
 }
 
+/// There is no memory for the Reply: the accept of a program fails, as no time limits its wait for the initiator.
+#[test]
+fn the_accept_of_a_program_has_no_memory() {
+    let failed = Cell::new(0);
+    for nth in 1..4 {
+        play(|kernel| {
+            let listening = Listening::new(&machine_of_program(HOST, 4)).unwrap();
+            let raw = Raw::connect(at(0), DEVICE);
+            raw.send(&request());
+            let side = Side::new(listening.incoming.wait("the request"), PAGES).unwrap();
+            kernel.flush_dpcs();
+            let done = Inbox::default();
+            let fault = kernel.fail_allocation(nth);
+            let accepted = accept(&side, &[], &done);
+            drop(fault);
+            if accepted == Ok(Outcome::Pending) {
+                assert!(raw.mpa_frame(FrameKind::Reply).is_some());
+            } else {
+                assert_eq!(accepted, Err(Error::ConnectionAborted));
+                assert!(raw.rest().1.is_err());
+                failed.set(failed.get() + 1);
+            }
+        });
+    }
+    assert!(failed.get() > 0);
+}
+
 /// The CRC of the first FPDU.
 #[test]
 fn its_first_message_is_broken() {
