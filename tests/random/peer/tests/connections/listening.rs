@@ -5,7 +5,7 @@ use std::{cell::OnceCell, net::SocketAddr, time::Duration};
 use iwarp::mpa::{FrameKind, MpaFrame, RtrKinds};
 use peer::{
     Arc,
-    device::{HOST, Inbox, LIMITS, Listening, Side, machine},
+    device::{HOST, Inbox, LIMITS, Listening, Side, ignore, machine},
     establish::{Connected, DEVICE, PAGES, at, by_peer},
     frames,
     raw::Raw,
@@ -142,6 +142,14 @@ fn it_closes_while_it_listens_again() {
 /// How a connect of the device to itself ends.
 fn connects(side: &Side) -> Status {
     let done = Inbox::default();
+    match connect(side, &done)? {
+        Outcome::Pending => done.wait("the end of the connect"),
+        Outcome::Done => Ok(()),
+    }
+}
+
+/// Begins a connect of the device to itself.
+fn connect(side: &Side, done: &Inbox<Status>) -> Result<Outcome, Error> {
     let request = Connect {
         queue_pair: side.queue_pair(),
         source: Source::Address(SocketAddr::new(HOST, 0)),
@@ -149,10 +157,7 @@ fn connects(side: &Side) -> Status {
         limits: LIMITS,
         private_data: &[],
     };
-    match Connector::connect(side.connector(), request, done.callback())? {
-        Outcome::Pending => done.wait("the end of the connect"),
-        Outcome::Done => Ok(()),
-    }
+    Connector::connect(side.connector(), request, done.callback())
 }
 
 /// TCP listens still.
@@ -171,6 +176,28 @@ fn who_connects_when_it_has_just_gone_is_refused() {
         }
         kernel.hold_listeners(false);
         drop(serves(&listens_again(&adapter)));
+    }
+}
+
+/// A closed listener waits for TCP, which goes: a connect within the device finds the next listener at the address.
+#[test]
+fn a_connect_finds_the_listener_that_listens() {
+    for seed in seeds(5) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let adapter = machine(HOST);
+        let side = Side::new(Connector::new(&adapter).unwrap(), PAGES).unwrap();
+        let listening = Listening::new(&adapter).unwrap();
+        kernel.hold_listeners(true);
+        drop(listening);
+        kernel.set_tcp(false);
+        let listening = Listening::new(&adapter).expect("for the device itself");
+        let done = Inbox::default();
+        assert_eq!(connect(&side, &done), Ok(Outcome::Pending));
+        let connector = listening.incoming.wait("the request");
+        let _may_wait = soft_rdma::close(connector, ignore());
+        assert_eq!(done.wait("the end of the connect"), Err(Error::ConnectionRefused));
+        kernel.hold_listeners(false);
     }
 }
 

@@ -89,6 +89,8 @@ fn they_ask_for_nothing() {
         assert!(of_device < most, "{of_device} bytes for {COUNT} connections");
         let made_way = raws.iter().filter(|raw| raw.ended().is_some()).count();
         assert!((COUNT - limits::HALF_OPEN..=COUNT - limits::HALF_OPEN + 2).contains(&made_way), "{made_way}");
+        let newest = raws.iter().rev().take_while(|raw| raw.ended().is_none()).count();
+        assert!(newest >= limits::HALF_OPEN - 2, "only the newest {newest} stay");
         let good = good.unwrap();
         good.send(&asked);
         let connector = listening.incoming.wait("the one that was slow to ask");
