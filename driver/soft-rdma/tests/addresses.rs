@@ -106,6 +106,20 @@ fn connects_that_find_somebody_and_that_do_not() {
     }
 }
 
+/// Without a network TCP does not tell whether a process listens: at an address of this machine, no process but this one can.
+#[test]
+fn connects_without_a_network() {
+    for seed in seeds(5) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        kernel.set_tcp(false);
+        let adapter = machine(HOST);
+        assert_eq!(connect(&adapter, HOST, SocketAddr::new(HOST, 5445)), Err(Error::ConnectionRefused));
+        assert_eq!(connect(&adapter, HOST, SocketAddr::new(OTHER_HOST, 5445)), Err(Error::NetworkUnreachable));
+        kernel.flush_dpcs();
+    }
+}
+
 /// Two threads remove one address, and one of them adds another: each change happens once, and all other addresses stay.
 #[test]
 fn the_list_of_addresses_changes_on_two_threads() {
