@@ -13,7 +13,7 @@ use simkernel::{scope, seeds};
 
 use crate::{
     cq::ARMS,
-    kit::{Cq, HeldProcessors, Options, Pair, Pd, Qp, QpSizes, Unconnected, Waiter, World, loopback},
+    kit::{Buffer, Cq, HeldProcessors, Options, Pair, Pd, Qp, QpSizes, Unconnected, Waiter, World, loopback},
 };
 
 /// Overruns a queue by what no connection has to do with: receives of a queue pair of its own that are flushed.
@@ -445,4 +445,38 @@ fn posts_are_refused_after_an_overrun() {
     assert_eq!(pair.active.qp.write(3, &[], 0, 0, 0), STATUS_CONNECTION_INVALID);
     assert_eq!(pair.active.expect(1, STATUS_SUCCESS).RequestContext.addr(), 1);
     pair.close();
+}
+
+/// What is behind the request whose completion overran the queue is not carried out. Small sends may be carried out and reported together, but for a
+/// few at a time.
+// Shows S216.
+#[test]
+fn nothing_is_carried_out_behind_an_overrun() {
+    const POSTS: usize = 60;
+    for is_write in [true, false] {
+        let world = World::new();
+        let active = Unconnected::new(&world.adapter, Pair::ACTIVE, Options { cq_depth: 1, ..Options::default() });
+        let passive = Unconnected::new(&world.adapter, Pair::PASSIVE, Options::default());
+        let pair = Pair::of(&world.adapter, active, passive, (1, 1));
+        let (source, target) = (Buffer::full(&pair.active.pd, 1), Buffer::full(&pair.passive.pd, 1));
+        source.pages.write(0, &[1; POSTS]);
+        let held = HeldProcessors::new();
+        for place in 0..POSTS {
+            assert_eq!(pair.passive.qp.receive(place, &[target.sge(place, 1)]), STATUS_SUCCESS);
+            let (qp, from) = (&pair.active.qp, [source.sge(place, 1)]);
+            let posted = match is_write {
+                true => qp.write(place, &from, target.address(place), target.token, 0),
+                false => qp.send(place, &from, 0),
+            };
+            assert_eq!(posted, STATUS_SUCCESS);
+        }
+        drop(held);
+        pair.assert_aborted();
+        world.settle();
+        pair.active.expect(0, STATUS_SUCCESS);
+        let placed = target.pages.read(0, POSTS).iter().filter(|&&byte| byte == 1).count();
+        assert!(if is_write { placed == 2 } else { placed < POSTS }, "{placed} are carried out, write: {is_write}");
+        [source, target].into_iter().for_each(Buffer::close);
+        pair.close();
+    }
 }
