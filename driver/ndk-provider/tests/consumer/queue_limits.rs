@@ -155,6 +155,21 @@ fn the_deepest_shared_receive_queue_is_filled() {
     pair.listener.close_now();
 }
 
+/// A queue pair that was made for no entries takes none, and takes what has none.
+#[test]
+fn requests_without_entries() {
+    let world = World::new();
+    let sizes = QpSizes { receive_sges: 0, request_sges: 0, ..QpSizes::default() };
+    let pair = Pair::with(&world.adapter, Options { sizes, ..Options::default() });
+    for side in [&pair.active, &pair.passive] {
+        assert_eq!(side.qp.send(1, &[sge(0, 1, 0)], 0), STATUS_DATA_OVERRUN);
+        assert_eq!(side.qp.receive(1, &[sge(0, 1, 0)]), STATUS_DATA_OVERRUN);
+    }
+    pair.message(2, false);
+    pair.passive.expect_receive(2, STATUS_SUCCESS);
+    pair.close();
+}
+
 /// What a queue was made for, and what the adapter can.
 #[test]
 fn entries_of_a_shared_receive() {
@@ -165,8 +180,11 @@ fn entries_of_a_shared_receive() {
     for sges in [0, 1, most] {
         let srq = pd.create_srq(4, sges, 0).expect("an SRQ");
         let list = vec![sge(0, 1, 0); sges as usize + 1];
-        assert_eq!(srq.receive(1, &list[1..]), STATUS_SUCCESS, "{sges}");
-        assert_eq!(srq.receive(1, &list), STATUS_DATA_OVERRUN, "{sges}");
+        for depth in [4, 5] {
+            srq.modify(depth, 0).succeed();
+            assert_eq!(srq.receive(1, &list[1..]), STATUS_SUCCESS, "{sges}, depth {depth}");
+            assert_eq!(srq.receive(1, &list), STATUS_DATA_OVERRUN, "{sges}, depth {depth}");
+        }
         srq.close_now();
     }
     pd.close_now();

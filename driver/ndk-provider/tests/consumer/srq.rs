@@ -205,7 +205,10 @@ fn modify_keeps_what_is_queued() {
     let scene = Scene::new(&world, 4, 1, 0);
     (0..4).for_each(|context| assert_eq!(scene.srq.receive(context, &[]), STATUS_SUCCESS));
     assert_eq!(scene.srq.modify(3, 0).wait(), STATUS_BUFFER_OVERFLOW);
-    assert_eq!(scene.srq.modify(world.adapter.info().MaxSrqDepth + 1, 0).wait(), STATUS_INVALID_PARAMETER);
+    let most = world.adapter.info().MaxSrqDepth;
+    assert_eq!(scene.srq.modify(most + 1, 0).wait(), STATUS_INVALID_PARAMETER);
+    [most, 4].into_iter().for_each(|depth| scene.srq.modify(depth, 0).succeed());
+    assert_eq!(scene.srq.receive(4, &[]), STATUS_NO_MORE_ENTRIES);
     let fault = world.session.fail_allocation(1);
     assert_eq!(scene.srq.modify(8, 0).wait(), STATUS_INSUFFICIENT_RESOURCES);
     drop(fault);
