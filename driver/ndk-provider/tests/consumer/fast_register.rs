@@ -51,6 +51,35 @@ fn a_region_is_its_page_list() {
     pair.close();
 }
 
+/// Pages that follow each other in the region only: a small send from, and into, the end of one and the beginning of the next.
+#[test]
+fn small_sends_across_two_pages() {
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    let regions = [&pair.active, &pair.passive].map(|side| {
+        let mut region = FastRegion::new(&world.adapter, &side.pd, 3, false);
+        region.lam.pages.swap(1, 2);
+        region.register(side, NDK_OP_FLAG_ALLOW_LOCAL_WRITE);
+        region
+    });
+    let [from, to] = &regions;
+    let bytes = pattern(9, 32);
+    from.pages.write(PAGE_SIZE - 16, &bytes[..16]);
+    from.pages.write(2 * PAGE_SIZE, &bytes[16..]);
+    for (context, length) in [(1, 32), (2, 24)] {
+        assert_eq!(pair.passive.qp.receive(context, &[to.sge(PAGE_SIZE - 16, 32)]), STATUS_SUCCESS);
+        let sges = [from.sge(PAGE_SIZE - 16, length)];
+        assert_eq!(pair.active.qp.send(context, &sges, 0), STATUS_SUCCESS);
+        pair.active.expect(context, STATUS_SUCCESS);
+        pair.passive.expect_receive(context, STATUS_SUCCESS);
+        let placed = [to.pages.read(PAGE_SIZE - 16, 16), to.pages.read(2 * PAGE_SIZE, length - 16)].concat();
+        assert_eq!(placed, bytes[..length]);
+        to.pages.write(PAGE_SIZE - 16, &[0; 16]);
+    }
+    regions.into_iter().for_each(FastRegion::close);
+    pair.close();
+}
+
 #[test]
 fn initialize_is_limited() {
     let world = World::new();
