@@ -5,7 +5,7 @@ mod common;
 use std::sync::atomic::Ordering;
 
 use simkernel::{Pages, SimKernel, boot_seeded, pause, scope, seeds};
-use soft_rdma::{Connector, Error, Flags, OperationKind, Outcome, Post, QueuePair, Sge};
+use soft_rdma::{Completion, Connector, Error, Flags, OperationKind, Outcome, Post, QueuePair, Sge};
 
 use common::{Side, accepted};
 
@@ -118,5 +118,96 @@ fn a_flush_leaves_the_receives_that_come_later() {
         assert!(ended(OperationKind::Send).eq([Err(Error::Canceled); 4]), "seed {seed}: {seen:?}");
         assert!(ended(OperationKind::Receive).eq([Ok(())]), "seed {seed}: {seen:?}");
         assert_eq!(pages.read(place(0), MESSAGE), [1; MESSAGE], "seed {seed}");
+    }
+}
+
+/// As before, with a receive that the flush is to cancel, and that a message takes: the flush cancels no later one in its place.
+#[test]
+fn a_flush_that_a_message_crosses_leaves_the_receives_that_come_later() {
+    for seed in seeds(600) {
+        let kernel = boot_seeded(seed);
+        let pages = Pages::new(2);
+        let (sender, receiver) = accepted(&kernel, &pages);
+        assert_eq!(Connector::complete_connect(&sender.connector, None), Ok(Outcome::Done));
+        (0..4).for_each(|number| send(&receiver, number).unwrap());
+        kernel.flush_dpcs();
+        receive(&receiver, 5).unwrap();
+        let mut seen = Vec::new();
+        scope(|scope| {
+            scope.spawn(|| QueuePair::flush(&receiver.queue_pair));
+            scope.spawn(|| {
+                let post = Post::<SimKernel>::Send(None);
+                QueuePair::post(&sender.queue_pair, 0, &[], Flags::empty(), post).unwrap();
+            });
+            while !seen.iter().any(|completion: &Completion| completion.status.is_err()) {
+                pause();
+                seen.extend(receiver.completions());
+            }
+            receive(&receiver, 6).unwrap();
+        });
+        kernel.flush_dpcs();
+        seen.extend(receiver.completions());
+        let later = seen.iter().find(|completion| completion.request_context == 6);
+        assert!(later.is_none_or(|completion| completion.status.is_ok()), "seed {seed}: {seen:?}");
+    }
+}
+
+/// The consumer posts more when it sees the first completion of a flush, and so schedules the engine: the engine leaves what was posted before to
+/// the flush.
+#[test]
+fn a_flush_cancels_all_that_was_posted_before() {
+    for seed in seeds(200) {
+        let kernel = boot_seeded(seed);
+        let pages = Pages::new(2);
+        let (sender, receiver) = accepted(&kernel, &pages);
+        assert_eq!(Connector::complete_connect(&sender.connector, None), Ok(Outcome::Done));
+        (0..6).for_each(|number| receive(&receiver, number).unwrap());
+        let post = |number, sges: &[Sge], flags| {
+            QueuePair::post(&sender.queue_pair, number, sges, flags, Post::<SimKernel>::Send(None)).unwrap();
+        };
+        for number in 0..5 {
+            post(number, &[sender.sge(0, MESSAGE as u32)], Flags::DEFER);
+        }
+        let mut seen = Vec::new();
+        scope(|scope| {
+            scope.spawn(|| QueuePair::flush(&sender.queue_pair));
+            while seen.is_empty() {
+                pause();
+                seen = sender.completions();
+            }
+            post(5, &[], Flags::empty());
+        });
+        kernel.flush_dpcs();
+        seen.extend(sender.completions());
+        let seen: Vec<_> = seen.iter().map(|completion| completion.status).collect();
+        let canceled = Err(Error::Canceled);
+        assert_eq!(seen, [canceled, canceled, canceled, canceled, canceled, Ok(())], "seed {seed}");
+        assert_eq!(receiver.completions().len(), 1, "seed {seed}");
+    }
+}
+
+/// A flush cancels a send while the engine finds no receive for it. The receiver's own flush then waits for no access.
+#[test]
+fn a_send_that_is_flushed_without_a_receive_holds_no_flush_up() {
+    for seed in seeds(200) {
+        let kernel = boot_seeded(seed);
+        let pages = Pages::new(2);
+        let (sender, receiver) = accepted(&kernel, &pages);
+        assert_eq!(Connector::complete_connect(&sender.connector, None), Ok(Outcome::Done));
+        scope(|scope| {
+            scope.spawn(|| {
+                let sges = [sender.sge(0, 8)];
+                QueuePair::post(&sender.queue_pair, 0, &sges, Flags::empty(), Post::<SimKernel>::Send(None)).unwrap();
+            });
+            scope.spawn(|| QueuePair::flush(&sender.queue_pair));
+        });
+        // The send may have come after the flush.
+        QueuePair::flush(&sender.queue_pair);
+        kernel.flush_dpcs();
+        receive(&receiver, 0).unwrap();
+        QueuePair::flush(&receiver.queue_pair);
+        kernel.flush_dpcs();
+        let ended: Vec<_> = receiver.completions().iter().map(|completion| completion.status).collect();
+        assert_eq!(ended, [Err(Error::Canceled)], "seed {seed}");
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use std::ops::Range;
 
 use platform::{Addresses, Cause, Notice};
-use simkernel::{Pages, Session, SimKernel, boot_seeded, seeds};
+use simkernel::{Pages, Session, SimKernel, boot_seeded, scope, seeds};
 use soft_rdma::{
     Access, Completion, Connector, Counter, CounterValues, Error, Flags, MemoryRegion, Outcome, Post, QueuePair,
     Remote, Sge, Status,
@@ -212,6 +212,28 @@ fn connections_over_a_wire_are_listed_as_those_of_tcp() {
         });
         assert_eq!((near.1, near.0), far);
         assert_ne!(near.0.port(), 0);
+    });
+}
+
+/// The consumer posts more when it sees the first completion of a flush, and so schedules the engine: what was posted before is cancelled, not sent.
+#[test]
+fn a_flush_cancels_all_that_was_posted_before() {
+    play(|active, passive, _| {
+        (1..8).for_each(|context| passive.queue_pair.post_receive(context, &[]).unwrap());
+        // What is left of the connecting calls the engine, too.
+        (0..200).for_each(|_| simkernel::pause());
+        let post = |context, flags| QueuePair::post(&active.queue_pair, context, &[], flags, Post::Send(None)).unwrap();
+        (1..7).for_each(|context| post(context, Flags::DEFER));
+        let mut seen = Vec::new();
+        scope(|scope| {
+            scope.spawn(|| QueuePair::flush(&active.queue_pair));
+            seen = completions(active, 1);
+            post(7, Flags::empty());
+        });
+        seen.extend(completions(active, 7 - seen.len()));
+        let canceled = Err(Error::Canceled);
+        assert_eq!(statuses(&seen), [canceled, canceled, canceled, canceled, canceled, canceled, Ok(())]);
+        assert_eq!(completions(passive, 1).len(), 1);
     });
 }
 
