@@ -472,7 +472,7 @@ fn nothing_is_carried_out_behind_an_overrun() {
         }
         drop(held);
         pair.assert_aborted();
-        world.settle();
+        world.flush_dpcs();
         pair.active.expect(0, STATUS_SUCCESS);
         let placed = target.pages.read(0, POSTS).iter().filter(|&&byte| byte == 1).count();
         assert!(if is_write { placed == 2 } else { placed < POSTS }, "{placed} are carried out, write: {is_write}");

@@ -1,5 +1,5 @@
 //! A program's send or write over the wire ends when the peer has placed it, which the device learns from the answer to a read without
-//! data behind it.
+//! data behind it. A fenced request, also a kernel consumer's, waits for the answers to the reads before it.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use iwarp::{
     terminate::{Cause, MAX_BODY, Terminate},
 };
 use peer::{
-    device::{HOST, PORT, Side, machine_of_program},
+    device::{BASE, HOST, PORT, Side, machine_of_program},
     establish::{By, Connected, MakeSide, Scene, at, by_device},
     frames,
     raw::{Door, Raw},
 };
 use simkernel::{Session, boot_seeded, scope, seeds};
-use soft_rdma::{Counter, Error, Flags, Post, QueuePair, Remote, Sge, Status};
+use soft_rdma::{Access, BindRange, Counter, Error, Flags, MemoryWindow, Post, QueuePair, Remote, Sge, Status};
 
 const REMOTE: Remote = Remote { address: 0x5000, token: 0x1234 };
 const CANCELED: Status = Err(Error::Canceled);
@@ -331,6 +331,47 @@ fn a_request_that_fails_here_waits_for_what_is_before_it() {
         side.post(11, &[side.sge(0, 64), nowhere(side)], Post::Send(None)).unwrap();
         ends(side, &[(10, CANCELED), (11, Err(Error::AccessViolation))]);
     });
+    // Without confirmations a fault behind what awaits the peer is not told: the flush cancels all.
+    play_with(0, |_, scene| {
+        let (raw, side) = (scene.raw(), scene.side());
+        side.post(10, &[side.sge(0x8000, 16)], Post::Read(REMOTE)).unwrap();
+        is_read(raw, 1, 16);
+        side.post(11, &[nowhere(side)], Post::Send(None)).unwrap();
+        ends(side, &[(10, CANCELED), (11, CANCELED)]);
+    });
+}
+
+/// The peer has no part in a bind.
+#[test]
+fn a_bind_needs_no_confirmation() {
+    play(|kernel, scene| {
+        let (raw, side) = (scene.raw(), scene.side());
+        let region = side.region_of(&side.pd, Access::LOCAL_WRITE).unwrap();
+        let window = MemoryWindow::new(&side.pd).unwrap();
+        let bind_range = BindRange { address: BASE, length: 64, access: Access::REMOTE_READ };
+        side.post(10, &[], Post::Bind(&window, &region, bind_range)).unwrap();
+        assert_eq!(side.completed(1), [(10, Ok(()))]);
+        is_quiet(kernel, raw, side);
+    });
+}
+
+/// NDK_OP_FLAG_READ_FENCE: "all prior read requests must be complete before the hardware begins processing this request".
+// Shows S213.
+#[test]
+fn a_fenced_send_waits_for_the_answer_to_a_read() {
+    for send_timeout in [0, SECONDS] {
+        play_with(send_timeout, |kernel, scene| {
+            let (raw, side) = (scene.raw(), scene.side());
+            side.post(10, &[side.sge(0x8000, 16)], Post::Read(REMOTE)).unwrap();
+            is_read(raw, 1, 16);
+            let sges = [side.sge(0, 64)];
+            QueuePair::post(side.queue_pair(), 11, &sges, Flags::READ_FENCE, Post::Send(None)).unwrap();
+            is_quiet(kernel, raw, side);
+            answer(raw, 1, &[b'a'; 16]);
+            is_send(raw, 1);
+            assert_eq!(side.completed(1)[0], (10, Ok(())));
+        });
+    }
 }
 
 #[test]
