@@ -143,8 +143,13 @@ pub(crate) fn runs_of(pages: &Pages) -> Runs<SimKernel> {
 
 /// Memory of a region that nothing accesses.
 pub(crate) fn runs(length: u64) -> Runs<SimKernel> {
+    many_runs(1, length)
+}
+
+/// As `runs`, in `count` runs of `length` bytes.
+pub(crate) fn many_runs(count: usize, length: u64) -> Runs<SimKernel> {
     // SAFETY: nothing accesses it.
-    unsafe { Runs::new(1, |_| (std::ptr::NonNull::dangling(), length)) }.unwrap()
+    unsafe { Runs::new(count, |_| (std::ptr::NonNull::dangling(), length)) }.unwrap()
 }
 
 /// A device with one address, opened by a consumer in the kernel.
