@@ -5,9 +5,11 @@ mod common;
 use std::collections::{HashMap, HashSet};
 
 use simkernel::{Pages, SimKernel, boot};
-use soft_rdma::{Access, BindRange, Connector, Error, Flags, MemoryRegion, MemoryWindow, Outcome, Post, QueuePair};
+use soft_rdma::{
+    Access, BindRange, Connector, Error, Flags, MemoryRegion, MemoryWindow, Outcome, Post, ProtectionDomain, QueuePair,
+};
 
-use common::{Arc, BASE, Side, accepted};
+use common::{Arc, BASE, HOST, Side, accepted, machine};
 
 /// Binds the window; gives its token.
 fn bind(side: &Side, window: &Arc<MemoryWindow<SimKernel>>) -> u32 {
@@ -16,8 +18,8 @@ fn bind(side: &Side, window: &Arc<MemoryWindow<SimKernel>>) -> u32 {
     window.token()
 }
 
-fn registered(side: &Side) -> Arc<MemoryRegion<SimKernel>> {
-    let region = MemoryRegion::new(&side.pd, false).unwrap();
+fn registered(pd: &Arc<ProtectionDomain<SimKernel>>) -> Arc<MemoryRegion<SimKernel>> {
+    let region = MemoryRegion::new(pd, false).unwrap();
     MemoryRegion::register(&region, BASE, 64, Access::empty(), common::runs(64)).unwrap();
     region
 }
@@ -29,7 +31,7 @@ fn binds_do_not_bring_back_the_token_of_a_region() {
     let pages = Pages::new(1);
     let (side, _peer) = accepted(&kernel, &pages);
     assert_eq!(Connector::complete_connect(&side.connector, None), Ok(Outcome::Done));
-    let old = registered(&side).token();
+    let old = registered(&side.pd).token();
     // One for each shard of the table.
     let windows: Vec<_> = (0..64).map(|_| MemoryWindow::new(&side.pd).unwrap()).collect();
     for window in &windows {
@@ -40,7 +42,7 @@ fn binds_do_not_bring_back_the_token_of_a_region() {
         }
     }
     drop(windows);
-    let regions: Vec<_> = (0..64).map(|_| registered(&side)).collect();
+    let regions: Vec<_> = (0..64).map(|_| registered(&side.pd)).collect();
     assert!(regions.iter().all(|region| region.token() != old), "{old:#x} is back");
 }
 
@@ -79,7 +81,7 @@ fn freed_places_rest() {
     let (side, _peer) = accepted(&kernel, &pages);
     assert_eq!(Connector::complete_connect(&side.connector, None), Ok(Outcome::Done));
     let place = |token: u32| token >> 8;
-    let regions: Vec<_> = (0..3 * PLACES).map(|_| place(registered(&side).token())).collect();
+    let regions: Vec<_> = (0..3 * PLACES).map(|_| place(registered(&side.pd).token())).collect();
     let window = |_| {
         let token = bind(&side, &MemoryWindow::new(&side.pd).unwrap());
         kernel.flush_dpcs();
@@ -100,4 +102,20 @@ fn freed_places_rest() {
     let regions: HashSet<_> = regions.into_iter().collect();
     assert!(windows.iter().all(|place| !regions.contains(place)));
     assert!(regions.len() < 2 * PLACES, "the table does not grow without end");
+}
+
+/// Without memory for more places, a freed place is used before it has rested.
+#[test]
+fn a_freed_place_serves_if_the_table_cannot_grow() {
+    let kernel = boot();
+    let pd = ProtectionDomain::new(&machine(HOST)).unwrap();
+    // All places that the 64 shards begin with.
+    let regions: Vec<_> = (0..64 * 16).map(|_| registered(&pd)).collect();
+    drop(regions);
+    let region = MemoryRegion::new(&pd, false).unwrap();
+    let runs = common::runs(64);
+    // The first allocation is the mapping.
+    let fault = kernel.fail_allocation(2);
+    assert_eq!(MemoryRegion::register(&region, BASE, 64, Access::empty(), runs), Ok(()));
+    assert!(fault.happened());
 }
