@@ -25,6 +25,7 @@ pub(crate) struct Targets {
     pub(crate) not_read: Region,
     /// It could be registered by a request, and is not.
     pub(crate) fast: Region,
+    /// Bound once over `all`, and invalidated.
     window: Arc<MemoryWindow<SimKernel>>,
     /// Bound over `all`, without the right to read.
     pub(crate) write_only_window: Arc<MemoryWindow<SimKernel>>,
@@ -47,15 +48,19 @@ impl Targets {
         let size = side.pages.size() as u64;
         let write_only_window = MemoryWindow::new(&side.pd).unwrap();
         let bind_range = BindRange { address: BASE, length: size, access: Access::REMOTE_WRITE };
-        side.post(1, &[], Post::Bind(&write_only_window, &all, bind_range)).unwrap();
-        assert_eq!(side.completed(1), [(1, Ok(()))]);
+        let window = MemoryWindow::new(&side.pd).unwrap();
+        for bound in [&write_only_window, &window] {
+            side.post(1, &[], Post::Bind(bound, &all, bind_range)).unwrap();
+        }
+        side.post(1, &[], Post::InvalidateWindow(&window)).unwrap();
+        assert_eq!(side.completed(3), [(1, Ok(())); 3]);
         Self {
             all,
             foreign: side.region_of(&other, remote).unwrap(),
             not_written: side.region_of(&side.pd, remote.difference(Access::REMOTE_WRITE)).unwrap(),
             not_read: side.region_of(&side.pd, remote.difference(Access::REMOTE_READ)).unwrap(),
             fast,
-            window: MemoryWindow::new(&side.pd).unwrap(),
+            window,
             write_only_window,
             size,
             gone: gone.token(),
@@ -360,6 +365,7 @@ pub(crate) fn of_reads() -> Vec<Break> {
         of("a read of another key of the tag", Cause::STAG, |to| vec![read(1, 8, to.all.token() ^ 1, BASE)]),
         of("a read of what was deregistered", Cause::STAG, |to| vec![read(1, 8, to.gone, BASE)]),
         of("a read of what is not registered", Cause::STAG, |to| vec![read(1, 8, to.fast.token(), BASE)]),
+        of("a read by a window that is not bound", Cause::STAG, |to| vec![read(1, 8, to.window.token(), BASE)]),
         of("a read of another domain", Cause::NOT_OF_STREAM, |to| vec![read(1, 8, to.foreign.token(), BASE)]),
         of("a read of the privileged tag", Cause::NOT_OF_STREAM, |to| vec![read(1, 8, to.privileged, BASE)]),
         of("a read of what is not read", Cause::ACCESS, |to| vec![read(1, 8, to.not_read.token(), BASE)]),
