@@ -1,6 +1,9 @@
 //! How connections end: by the peer in any moment and in any way, and by this side while the peer does what it likes.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use iwarp::{
     segment::{Segment, Tagged},
@@ -8,10 +11,12 @@ use iwarp::{
 };
 use peer::{
     device::{Inbox, Side},
+    establish::{By, Connected, Scene},
     frames,
     raw::Raw,
 };
-use soft_rdma::{Connector, Error, Outcome, Post, Remote, Status};
+use simkernel::{boot_seeded, scope};
+use soft_rdma::{Adapter, Connector, Error, Outcome, Post, Remote, Status};
 
 use crate::{pauses, play};
 
@@ -228,5 +233,25 @@ fn a_read_fails_when_it_is_answered() {
         assert_eq!(side.disconnects.wait("the disconnect event"), 1);
         assert_eq!(side.completed(2), [(10, Err(Error::AccessViolation)), (11, CANCELED)]);
         side.wait_for_end();
+    });
+}
+
+/// The adapter is closed while the peer has not finished: the wait for the connection ends when that is reset.
+#[test]
+fn lingering_connections_are_waited_for() {
+    let kernel = boot_seeded(1);
+    kernel.hold_clock();
+    let Scene { connected: Connected { raw: _raw, side }, adapter, .. } = Scene::new(By::Device, true);
+    drop(side);
+    let lingering = Adapter::close(adapter, &simkernel::passive());
+    let over = AtomicBool::new(false);
+    scope(|scope| {
+        scope.spawn(|| {
+            lingering.wait(&simkernel::passive());
+            over.store(true, Ordering::SeqCst);
+        });
+        pauses();
+        assert!(!over.load(Ordering::SeqCst));
+        kernel.advance(Duration::from_secs(5));
     });
 }
