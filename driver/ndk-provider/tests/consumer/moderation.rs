@@ -263,6 +263,19 @@ fn an_overrun_is_not_held_back() {
     scene.close();
 }
 
+/// The consumer learns of the overrun when it arms the queue, after the completions are polled.
+// Shows S309.
+#[test]
+fn an_overrun_before_the_arm_is_not_held_back() {
+    let scene = Scene::new(100, UNLIMITED);
+    (0..=DEPTH).for_each(|_| scene.message());
+    assert_eq!(scene.cq.poll(2 * DEPTH as usize).len(), DEPTH as usize);
+    scene.cq.arm(NDK_CQ_NOTIFY_ERRORS);
+    scene.expect(1);
+    assert_eq!(scene.cq.notified.wait_for(1)[0].status, STATUS_BUFFER_OVERFLOW);
+    scene.close();
+}
+
 /// The next completion would be an overrun.
 // Shows S309.
 #[test]
