@@ -123,9 +123,15 @@ fn what_does_not_fit_is_refused_inline() {
     }
     let mut unaligned = lam(2, 0);
     unaligned.pages[1].QuadPart += 8;
-    assert_eq!(qp.fast_register(1, mr, &unaligned, 2 * PAGE_SIZE, base, REMOTE), STATUS_INVALID_PARAMETER);
+    for _ in 0..2 {
+        assert_eq!(qp.fast_register(1, mr, &unaligned, 2 * PAGE_SIZE, base, REMOTE), STATUS_INVALID_PARAMETER);
+    }
     assert_eq!(qp.fast_register(1, mr, &region.lam, PAGE_SIZE, base, 0x8000_0000), STATUS_INVALID_PARAMETER_4);
+    // What was refused has used up nothing that the initialisation allocated.
+    let fault = world.session.fail_allocation(1);
     region.register(&pair.passive, REMOTE);
+    assert!(!fault.happened());
+    drop(fault);
     region.invalidate(&pair.passive);
     world.assert_empty(&pair.passive.initiator_cq);
     region.close();
