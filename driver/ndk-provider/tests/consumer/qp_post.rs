@@ -149,9 +149,10 @@ fn lists_and_inline_data_are_copied() {
     assert_eq!(pair.active.qp.send(3, &list, 0), STATUS_SUCCESS);
     list[0] = source.sge(100, 5);
     black_box(&list);
-    let mut list = [sge(address, 6, 0)];
+    // An entry of no bytes names no memory.
+    let mut list = [sge(0, 0, 0), sge(address, 6, 0)];
     assert_eq!(pair.active.qp.send(4, &list, NDK_OP_FLAG_INLINE), STATUS_SUCCESS);
-    list[0] = source.sge(100, 5);
+    list = [source.sge(100, 5); 2];
     black_box(&list);
     inline.fill(b'!');
     let mut token = 77u64.to_le_bytes();
@@ -270,6 +271,99 @@ fn flush_in_the_middle_of_a_send_ends_the_connection() {
         target.close();
         pair.close();
     }
+}
+
+/// A small send is placed in one piece: a flush of the receiver comes before it or, as here, after it.
+// Shows S214.
+#[test]
+fn flush_of_the_receiver_in_the_middle_of_a_small_send() {
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    let (source, target) = (Buffer::full(&pair.active.pd, 1), Buffer::full(&pair.passive.pd, 2));
+    assert_eq!(pair.passive.qp.receive(1, &[target.sge(PAGE_SIZE - 8, 16)]), STATUS_SUCCESS);
+    assert_eq!(pair.passive.qp.receive(2, &[]), STATUS_SUCCESS);
+    let gate = Gate::shut(&target.pages, 1);
+    assert_eq!(pair.active.qp.send(3, &[source.sge(0, 16)], 0), STATUS_SUCCESS);
+    gate.reached();
+    pair.passive.qp.flush();
+    assert!(pair.passive.receive_cq.poll(1).is_empty());
+    gate.open();
+    pair.passive.expect_receive(1, STATUS_SUCCESS);
+    pair.passive.expect_receive(2, STATUS_CANCELLED);
+    pair.active.expect(3, STATUS_SUCCESS);
+    // The connection lives.
+    pair.message(4, false);
+    pair.passive.expect_receive(4, STATUS_SUCCESS);
+    [source, target].into_iter().for_each(Buffer::close);
+    pair.close();
+}
+
+/// A message begins while a flush of its receiver is under way, in the close callback of a region that a flushed request held. The flush cancels the
+/// receive that the message fills, which ends the connection.
+// Shows S214.
+#[test]
+fn a_message_that_begins_inside_of_a_flush() {
+    let world = World::new();
+    let pair = Pair::new(&world.adapter);
+    let (source, target) = (Buffer::full(&pair.active.pd, 2), Buffer::full(&pair.passive.pd, 2));
+    let region = FastRegion::new(&world.adapter, &pair.passive.pd, 1, true);
+    // Two entries: two steps of the engine.
+    let entries = |base, token| [sge(base, PAGE_SIZE, token), sge(base + PAGE_SIZE as u64, PAGE_SIZE, token)];
+    assert_eq!(pair.passive.qp.receive(1, &entries(target.base, target.token)), STATUS_SUCCESS);
+    assert_eq!(pair.passive.qp.receive(2, &[]), STATUS_SUCCESS);
+    // It waits, as the active side has no receive.
+    assert_eq!(pair.passive.qp.send(3, &[], 0), STATUS_SUCCESS);
+    assert_eq!(region.post(&pair.passive, 4, 0), STATUS_SUCCESS);
+    world.settle();
+    let close = region.mr.close();
+    let sender = pair.active.qp;
+    let (base, token) = (source.base, source.token);
+    // The callback is kept, the gate is not.
+    let mut gate = Some(Gate::shut(&target.pages, 0));
+    close.completion.on_call(move |_| {
+        let gate = gate.take().expect("one call");
+        if sender.send(5, &entries(base, token), 0) != STATUS_SUCCESS {
+            complain("the post was refused".to_owned());
+        }
+        gate.reached();
+        gate.open();
+    });
+    pair.passive.qp.flush();
+    close.succeed();
+    (1..3).for_each(|context| {
+        pair.passive.expect_receive(context, STATUS_CANCELLED);
+    });
+    pair.assert_aborted();
+    [source, target].into_iter().for_each(Buffer::close);
+    pair.close();
+}
+
+/// A send without a receive is checked for what it will read: not for entries of no bytes, and inline data is there already.
+#[test]
+fn a_send_that_waits_needs_no_memory_that_it_does_not_read() {
+    let world = World::new();
+    let sizes = QpSizes { requests: 1, ..QpSizes::default() };
+    let pair = Pair::with(&world.adapter, Options { sizes, ..Options::default() });
+    let (earlier, target) = (Buffer::full(&pair.active.pd, 1), Buffer::full(&pair.passive.pd, 1));
+    let kept = Buffer::full(&pair.active.pd, 1);
+    assert_eq!(pair.passive.qp.receive(1, &[target.sge(0, 8)]), STATUS_SUCCESS);
+    assert_eq!(pair.active.qp.send(1, &[earlier.sge(0, 4), earlier.sge(4, 4)], 0), STATUS_SUCCESS);
+    pair.active.expect(1, STATUS_SUCCESS);
+    pair.passive.expect_receive(1, STATUS_SUCCESS);
+    earlier.close();
+    let bytes = [7; 8];
+    let inline = sge(bytes.as_ptr().expose_provenance() as u64, bytes.len(), 0);
+    let nothing = sge(0, 0, 0);
+    // In the place of the request that read the region that is gone.
+    for (list, flags) in [([inline, nothing], NDK_OP_FLAG_INLINE), ([nothing, kept.sge(0, 8)], 0)] {
+        assert_eq!(pair.active.qp.send(2, &list, flags), STATUS_SUCCESS);
+        world.assert_empty(&pair.active.initiator_cq);
+        assert_eq!(pair.passive.qp.receive(3, &[target.sge(0, 8)]), STATUS_SUCCESS);
+        pair.active.expect(2, STATUS_SUCCESS);
+        pair.passive.expect_receive(3, STATUS_SUCCESS);
+    }
+    [kept, target].into_iter().for_each(Buffer::close);
+    pair.close();
 }
 
 /// A flush in the middle of a read or a write, in which the peer has no request, ends the connection too.
