@@ -63,6 +63,11 @@ fn what_was_accepted_has_more_room_when_it_has_spoken() {
     assert_eq!(buffer.arrange(0), Ok(()));
     assert_eq!(buffer.bytes(), b"llo");
     assert_eq!(room(&mut buffer), FIRST - 3);
+    let mut buffer = Incoming::<SimKernel>::of_accepted(&PoolQuota::UNLIMITED).unwrap();
+    receive(&mut buffer, b"hello");
+    buffer.consume(2);
+    assert_eq!(buffer.arrange(small), Ok(()));
+    assert_eq!(room(&mut buffer), FIRST - 3, "also if no more than the small one is wanted together");
 }
 
 /// The room doubles after one receive has filled all of it, up to [`LARGEST_TRANSFER`].

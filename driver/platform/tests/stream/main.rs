@@ -6,7 +6,10 @@ mod faults;
 mod many;
 mod random;
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU8, Ordering},
+    time::Duration,
+};
 
 use platform::{Arc, LARGEST_TRANSFER, Read, SENDS, SocketError, Stream, Taken};
 use simkernel::{Session, SimKernel, boot, boot_seeded, pause, seeds, watchdog};
@@ -261,6 +264,7 @@ fn a_close_in_the_middle_resets_the_peer() {
 fn a_close_ends_every_state() {
     in_sessions(20, |kernel| {
         let idle = End::new().unwrap();
+        assert_eq!(Stream::write(&idle, |room| room.len()), 0, "not started");
         End::close(&idle);
         Stream::connect(&idle, address(1, 0), address(2, 5445)).unwrap();
         assert_eq!(idle.stream.started(), Some(Err(SocketError::Canceled)));
@@ -280,6 +284,7 @@ fn a_close_ends_every_state() {
 
         let accepting = End::new().unwrap();
         let second = Door::listen(address(2, 1)).unwrap();
+        assert_eq!(Stream::write(&second, |room| room.len()), 0, "a listener");
         kernel.flush_dpcs();
         Stream::accept(&accepting, &second).unwrap();
         assert_eq!(accepting.stream.started(), Some(Err(SocketError::Canceled)), "one accept at a time");
@@ -431,4 +436,67 @@ fn the_end_is_told_to_who_has_seen_all() {
         close(pair);
     }
     assert!(told > 0);
+}
+
+/// A read that leaves bytes is to be repeated, one that uses all is not, and one of a closed stream says so.
+#[test]
+fn a_read_says_whether_more_may_follow() {
+    let kernel = boot();
+    let pair = pair();
+    let (_, a, b) = &pair;
+    b.work().holds = true;
+    End::tell(a, |work| work.data = bytes(10, 17));
+    kernel.flush_dpcs();
+    let read = |used| Stream::read(b, |_| Taken { used, wanted: 0 });
+    assert_eq!([read(4), read(6), read(1)], [Read::Some, Read::Nothing, Read::Nothing]);
+    End::close(b);
+    assert_eq!(read(1), Read::Ended(Err(SocketError::Canceled)));
+    close(pair);
+}
+
+/// The error that a stream has ended with stays, though its peer finishes later.
+#[test]
+fn an_end_does_not_change() {
+    let kernel = boot();
+    let pair = pair();
+    let (_, a, b) = &pair;
+    kernel.flush_dpcs();
+    let fault = kernel.fail_request(1);
+    assert_eq!(Stream::write(a, |_| 1), 1);
+    kernel.flush_dpcs();
+    assert!(fault.happened());
+    drop(fault);
+    End::tell(b, |work| work.finishes = true);
+    kernel.flush_dpcs();
+    assert_eq!(Stream::read(a, |_| unreachable!()), Read::Ended(Err(SocketError::Failed)));
+    close(pair);
+}
+
+/// Two threads write: their bytes arrive in the order of the writes.
+#[test]
+fn bytes_of_two_writers_keep_their_order() {
+    for seed in seeds(100) {
+        let kernel = boot_seeded(seed);
+        let pair = pair();
+        let (_, a, b) = &pair;
+        let count = AtomicU8::new(0);
+        simkernel::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        Stream::write(a, |room| {
+                            room[0] = count.fetch_add(1, Ordering::Relaxed);
+                            1
+                        });
+                        pause();
+                    }
+                });
+            }
+        });
+        kernel.flush_dpcs();
+        let written: Vec<u8> = (0..count.into_inner()).collect();
+        wait("all bytes", || b.work().received.len() == written.len());
+        assert_eq!(b.work().received, written);
+        close(pair);
+    }
 }
