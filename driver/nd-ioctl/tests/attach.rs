@@ -144,6 +144,7 @@ fn closing_the_first_file_ends_the_objects_for_all() {
     let pended = [second.notify(world.cq, ND_CQ_NOTIFY_ANY), second.get_request(world.listener, world.connector)];
     drop(first);
     assert!(pended.iter().all(|answer| answer.wait() == STATUS_CANCELLED));
+    assert!(pended.iter().map(|answer| answer.shared.order()).is_sorted());
     assert_eq!(device.host().provider().object_counts(), ObjectCounts::default());
     assert_eq!(device.host().pinned(), 0);
     for case in world.cases(&second) {

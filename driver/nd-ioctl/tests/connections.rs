@@ -9,7 +9,7 @@ use users::{
     host::ADDRESSES,
     rings::connect,
     start,
-    user::{handle, work},
+    user::{bind, handle, work},
 };
 use zerocopy::IntoBytes;
 
@@ -57,6 +57,24 @@ fn an_unbound_connector_connects_from_a_local_destination() {
         let (listener, _) = user.listener(world.adapter, &SocketAddr::new(address, 0).to_string(), 1);
         let [active, passive] = [0; 2].map(|_| user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter));
         let [ours, theirs] = [0; 2].map(|_| user.qp(world.pd, world.cq));
+        connect(&user, [active, ours], &user, [passive, theirs], listener);
+        let from: SOCKADDR_INET = user.ask(IOCTL_ND_CONNECTOR_GET_ADDRESS, &handle(active)).unwrap();
+        assert_eq!(from.socket_addr().map(|from| from.ip()), Some(address));
+    }
+}
+
+/// If that names no address of the adapter, it connects as an unbound one.
+#[test]
+fn a_bound_connector_connects_from_its_address() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    let (listener, _) = user.listener(world.adapter, "10.1.2.3:0", 2);
+    for (bound, address) in [("10.1.2.4:0", ADDRESSES[2]), ("0.0.0.0:0", ADDRESSES[0])] {
+        let [active, passive] = [0; 2].map(|_| user.create(IOCTL_ND_CONNECTOR_CREATE, world.adapter));
+        let [ours, theirs] = [0; 2].map(|_| user.qp(world.pd, world.cq));
+        assert_eq!(user.call(IOCTL_ND_CONNECTOR_BIND, &bind(active, bound)), STATUS_SUCCESS);
         connect(&user, [active, ours], &user, [passive, theirs], listener);
         let from: SOCKADDR_INET = user.ask(IOCTL_ND_CONNECTOR_GET_ADDRESS, &handle(active)).unwrap();
         assert_eq!(from.socket_addr().map(|from| from.ip()), Some(address));
@@ -187,13 +205,41 @@ fn a_listener_that_is_only_bound_refuses() {
     watchdog(LIMIT, || {
         let user = User::new(&device);
         let world = World::new(&user);
-        let bind = users::user::bind(world.listener, "10.1.2.3:0");
+        let bind = bind(world.listener, "10.1.2.3:0");
         assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &bind), STATUS_SUCCESS);
         assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &bind), STATUS_ADDRESS_ALREADY_ASSOCIATED);
         let address = user.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(world.listener)).unwrap();
         let refused = user.connect(world.connector, world.qp, address, b"");
         assert_eq!(refused.wait(), STATUS_CONNECTION_REFUSED);
         assert_eq!(user.get_request(world.listener, world.connector).wait(), STATUS_INVALID_DEVICE_STATE);
+        // A bind that fails leaves its listener unbound.
+        let other = user.create(IOCTL_ND_LISTENER_CREATE, world.adapter);
+        let taken = ND_BIND { Address: address, Handle: other, ..bind };
+        assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &taken), STATUS_SHARING_VIOLATION);
+        assert_eq!(user.call(IOCTL_ND_LISTENER_BIND, &ND_BIND { Handle: other, ..bind }), STATUS_SUCCESS);
+    });
+}
+
+/// A NOTIFY_DISCONNECT that is sent while the accept pends waits for the end of the connection, not of the accept.
+#[test]
+fn a_notify_disconnect_outlasts_the_set_up() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let (user, peer) = (User::new(&device), User::new(&device));
+        let (from, at) = (World::new(&user), World::listening(&peer));
+        let to = peer.ask(IOCTL_ND_LISTENER_GET_ADDRESS, &handle(at.listener)).unwrap();
+        let requested = peer.get_request(at.listener, at.connector);
+        let connected = user.connect(from.connector, from.qp, to, b"");
+        assert_eq!(requested.wait(), STATUS_SUCCESS);
+        let accepted = peer.accept(at.connector, at.qp, b"");
+        let told = peer.send(IOCTL_ND_CONNECTOR_NOTIFY_DISCONNECT, &handle(at.connector));
+        assert_eq!(connected.wait(), STATUS_SUCCESS);
+        assert_eq!(user.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(from.connector)), STATUS_SUCCESS);
+        assert_eq!(accepted.wait(), STATUS_SUCCESS);
+        assert!(told.is_pending());
+        assert_eq!(user.call(IOCTL_ND_CONNECTOR_FREE, &handle(from.connector)), STATUS_SUCCESS);
+        assert_eq!(told.wait(), STATUS_SUCCESS);
     });
 }
 

@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
-use ndk_abi::{nd_ioctl::*, status::*};
+use ndk_abi::{nd_ioctl::*, sockaddr::SOCKADDR_INET, status::*};
 use simkernel::{boot, watchdog};
-use users::{User, World, start, user::handle};
-use zerocopy::IntoBytes;
+use users::{
+    User, World,
+    host::ADDRESSES,
+    rings::{Ring, create_cq, with_mappings},
+    start,
+    user::handle,
+};
+use zerocopy::{FromBytes, IntoBytes};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -17,9 +23,16 @@ fn adapters_are_queried_for_one_version() {
     let user = User::new(&device);
     let query = |version| {
         let input = ND_ADAPTER_QUERY { Version: 1, InfoVersion: version, AdapterHandle: user.adapter() };
-        user.ask::<_, ND2_ADAPTER_INFO>(IOCTL_ND_ADAPTER_QUERY, &input).map(|info| info.InfoVersion)
+        user.ask::<_, ND2_ADAPTER_INFO>(IOCTL_ND_ADAPTER_QUERY, &input)
+            .map(|info| (info.InfoVersion, info.AdapterFlags))
     };
-    assert_eq!(query(ND_VERSION_2), Ok(ND_VERSION_2));
+    // The flags that user mode has, and no other one of NDKPI.
+    let flags = ND_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED
+        | ND_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED
+        | ND_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED
+        | ND_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED
+        | ND_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED;
+    assert_eq!(query(ND_VERSION_2), Ok((ND_VERSION_2, flags)));
     for other in [0, 1, 2, ND_VERSION_2 + 1, u32::MAX] {
         assert_eq!(query(other), Err(STATUS_INVALID_PARAMETER), "version {other:#x}");
     }
@@ -75,5 +88,41 @@ fn private_data_is_given_in_part() {
             let (_, information, output) = answer.shared.result().unwrap();
             assert_eq!((information, &output[..room]), (12, &b"twelve bytes"[..room]));
         }
+        let all = user.send_bytes(IOCTL_ND_CONNECTOR_GET_PRIVATE_DATA, handle(world.connector).as_bytes(), 12);
+        assert_eq!((all.wait(), all.output()), (STATUS_SUCCESS, b"twelve bytes".to_vec()));
     });
+}
+
+#[test]
+fn addresses_are_listed_if_all_of_them_fit() {
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let length = ADDRESSES.len() * size_of::<SOCKADDR_INET>();
+    for (room, status) in [(length - 1, STATUS_BUFFER_OVERFLOW), (length, STATUS_SUCCESS)] {
+        let code = IOCTL_ND_ADAPTER_QUERY_ADDRESS_LIST;
+        let answer = user.send_bytes(code, handle(user.adapter()).as_bytes(), room);
+        assert_eq!(answer.wait(), status);
+        assert_eq!(answer.shared.result().map(|(_, information, _)| information), Some(length));
+    }
+}
+
+/// The results of mappings follow the descriptor; without mappings there is no offset.
+#[test]
+fn a_descriptor_says_where_results_of_mappings_are() {
+    const DESCRIPTOR: u32 = size_of::<ND_RESOURCE_DESCRIPTOR>() as u32;
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    let ring = Ring::completions(&user);
+    for (count, offset) in [(0, 0), (1, DESCRIPTOR)] {
+        let input = ND_CREATE_CQ { CeMappingCount: count, ..create_cq(&world) };
+        let room = size_of::<ND_RESOURCE_DESCRIPTOR>() + size_of::<ND_MAPPING_RESULT>();
+        let answer = user.send_bytes(IOCTL_ND_CQ_CREATE, &with_mappings(&input, &[ring.mapping()]), room);
+        assert_eq!(answer.wait(), STATUS_SUCCESS);
+        let output = answer.output();
+        let (descriptor, _) = ND_RESOURCE_DESCRIPTOR::read_from_prefix(&output).unwrap();
+        assert_eq!((descriptor.CeMappingResults, descriptor.CbMappingResultsOffset), (count, offset));
+    }
 }

@@ -97,3 +97,20 @@ fn a_disconnect_ends_the_rings_of_both_sides() {
         }
     });
 }
+
+/// They ask for doorbells, which are refused.
+#[test]
+fn the_rings_of_a_freed_queue_pair() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let ringed = Ringed::new(&user, &World::new(&user)).unwrap();
+        assert_eq!(user.call(IOCTL_ND_QP_FREE, &handle(ringed.qp)), STATUS_SUCCESS);
+        for ring in &ringed.rings[2..4] {
+            let asleep = ring.word(offset_of!(SOFTNDK_RING, Asleep)).load(Ordering::Acquire);
+            assert_eq!((state(ring), asleep), (SOFTNDK_RING_ENDED, 1));
+        }
+        assert_eq!(user.call(IOCTL_SOFTNDK_DOORBELL, &handle(ringed.qp)), STATUS_INVALID_HANDLE);
+    });
+}

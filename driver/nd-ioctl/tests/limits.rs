@@ -86,11 +86,12 @@ fn each_connector_has_room_for_its_requests() {
         assert_eq!(user.notify(cq, ND_CQ_NOTIFY_ANY).wait(), STATUS_INSUFFICIENT_RESOURCES);
         let requests: Vec<_> = connectors.iter().map(|&connector| request(connector)).collect();
         assert!(requests.iter().chain(&notifies).all(|one| one.is_pending()));
-        // Freed connectors take their places with them.
+        // Freed connectors take their places with them, so there is none for a request of another object.
         connectors.iter().for_each(|connector| {
             assert_eq!(user.call(IOCTL_ND_CONNECTOR_FREE, &handle(*connector)), STATUS_SUCCESS);
         });
-        assert_eq!(user.notify(cq, ND_CQ_NOTIFY_ANY).wait(), STATUS_INSUFFICIENT_RESOURCES);
+        let other = user.cq(adapter, 1);
+        assert_eq!(user.notify(other, ND_CQ_NOTIFY_ANY).wait(), STATUS_INSUFFICIENT_RESOURCES);
     });
 }
 

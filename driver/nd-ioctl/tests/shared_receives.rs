@@ -2,15 +2,17 @@
 
 use std::{
     collections::HashSet,
+    mem::offset_of,
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
 use nd_rings::{Mapped, Writer};
-use ndk_abi::{describe::ZeroInit, nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
+use ndk_abi::{describe::ZeroInit, nd_ioctl::*, ndkpi::*, softndk_ioctl::*, softndk_ring::*, status::*};
 use simkernel::{Session, boot, boot_seeded, pause, seeds, watchdog};
 use users::{
     User, World,
-    rings::{DEPTH, Ring, Ringed, connect, create, create_srq_qp, push, with_mappings},
+    rings::{DEPTH, Ring, Ringed, connect, create, create_srq, create_srq_qp, push, with_mappings},
     start,
     user::{handle, work},
 };
@@ -306,4 +308,26 @@ fn a_refused_modify_changes_nothing() {
         drop(heard);
     }
     assert!(refused > 0 || seeds.end - seeds.start < 100, "all of the modifications came early");
+}
+
+/// SRQ_NOTIFY posts all receives of the ring, also more than one run takes, before it compares their number with the threshold.
+#[test]
+fn all_receives_of_a_deep_ring_count() {
+    const DEEP: u32 = 100;
+    let session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let user = User::new(&device);
+        let ring = Ring::receives_for(&user, DEEP);
+        let srq = ND_CREATE_SRQ { QueueDepth: DEEP, NotifyThreshold: DEEP, ..create_srq(&World::new(&user)) };
+        let srq = create(&user, IOCTL_ND_SRQ_CREATE, &srq, &[ring.mapping()]).unwrap();
+        until("the ring sleeps", || ring.word(offset_of!(SOFTNDK_RING, Asleep)).load(Ordering::Acquire) != 0);
+        let mut writer = ring.writer();
+        for context in 0..DEEP {
+            assert!(push(&mut writer, &work(NdkOperationTypeReceive, 0, context.into()), &[]));
+        }
+        let told = user.send(IOCTL_ND_SRQ_NOTIFY, &handle(srq));
+        session.flush_dpcs();
+        assert!(told.is_pending());
+    });
 }

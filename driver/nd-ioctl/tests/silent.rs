@@ -148,10 +148,11 @@ fn a_request_by_code_follows_what_is_in_the_ring() {
     }
 }
 
-/// The ring has more requests than one run takes.
+/// More requests than one run takes.
+const DEEP: u32 = 100;
+
 #[test]
 fn a_request_by_code_follows_all_that_is_in_a_deep_ring() {
-    const DEEP: u32 = 100;
     for seed in seeds(20) {
         let _session = boot_seeded(seed);
         let device = start();
@@ -176,4 +177,25 @@ fn a_request_by_code_follows_all_that_is_in_a_deep_ring() {
         let cancelled = cancelled_sends(&user, cq, &mut CompletionRing::new(completed.start()), DEEP as usize);
         assert!(cancelled.iter().copied().eq(1..=u64::from(DEEP)), "seed {seed}: {cancelled:?}");
     }
+}
+
+#[test]
+fn a_flush_cancels_all_that_is_in_a_deep_ring() {
+    let _session = boot_seeded(1);
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    let (completed, receives) = (Ring::completions_for(&user, DEEP), Ring::receives_for(&user, DEEP));
+    let cq = ND_CREATE_CQ { QueueDepth: DEEP, ..create_cq(&world) };
+    let cq = create(&user, IOCTL_ND_CQ_CREATE, &cq, &[completed.mapping()]).unwrap();
+    let qp = ND_CREATE_QP { ReceiveQueueDepth: DEEP, ..create_qp(&user, &world, cq) };
+    let mappings = [Ring::initiator(&user).mapping(), receives.mapping()];
+    let qp = create(&user, IOCTL_ND_QP_CREATE, &qp, &mappings).unwrap();
+    wait("the ring to sleep", || index(&receives, offset_of!(SOFTNDK_RING, Asleep)) != 0);
+    let mut writer = receives.writer();
+    for context in 1..=DEEP {
+        assert!(push(&mut writer, &work(NdkOperationTypeReceive, 0, context.into()), &[]));
+    }
+    assert_eq!(user.call(IOCTL_ND_QP_FLUSH, &handle(qp)), STATUS_SUCCESS);
+    wait("all completions", || index(&completed, offset_of!(SOFTNDK_RING, Tail)) == DEEP);
 }

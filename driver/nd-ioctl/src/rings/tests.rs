@@ -8,13 +8,14 @@ use std::{sync::Arc, vec, vec::Vec};
 
 use nd_rings::Memory;
 use ndk_abi::describe::ZeroInit as _;
+use ndk_abi::nd_ioctl::ND_CQ_NOTIFY_ANY;
 use ndk_abi::ndkpi::{NDK_OP_FLAG_DEFER, NdkOperationTypeSend};
 use ndk_abi::softndk_ioctl::SOFTNDK_POST;
 use ndk_abi::softndk_ring::SOFTNDK_COMPLETION;
 use ndk_abi::status::STATUS_BUFFER_OVERFLOW;
 use simkernel::{SimKernel, boot};
 
-use super::cq_ring::CqRing;
+use super::cq_ring::{CqRing, Room};
 use super::ring_poll::Next;
 use super::work_ring::{Posted, ServeMode, Served, Step, WorkRing};
 
@@ -127,4 +128,35 @@ fn a_ring_of_completions_tells_nobody_when_it_has_ended() {
     assert!(ring.push(SOFTNDK_COMPLETION::ZERO, false));
     ring.end(STATUS_BUFFER_OVERFLOW);
     assert_eq!(ring.notify(Some), None);
+}
+
+/// A completion has room beside the reserved slots, or once they are released.
+#[test]
+fn reserved_slots_are_room_again_when_they_are_released() {
+    let _session = boot();
+    let sends = Sends::default();
+    let ring = CqRing::<_, _, SimKernel>::new(sends.clone(), ());
+    let push = || ring.push(SOFTNDK_COMPLETION::ZERO, false);
+    assert_eq!(ring.reserve(sends.capacity()), Room::For(sends.capacity()));
+    assert!(!push());
+    ring.push_reserved(SOFTNDK_COMPLETION::ZERO, false);
+    assert!(!push(), "the others are reserved still");
+    ring.release();
+    assert!(push());
+    assert_eq!(ring.reserve(1), Room::For(1));
+    assert!(push());
+}
+
+/// A completion notifies until the program has read it, also in the ring that another one has replaced.
+#[test]
+fn a_completion_that_was_read_notifies_no_more() {
+    let _session = boot();
+    let old = Sends::default();
+    let ring = CqRing::<_, _, SimKernel>::new(old.clone(), ());
+    assert!(ring.push(SOFTNDK_COMPLETION::ZERO, false));
+    old.head().store(1, Ordering::Release);
+    assert_eq!(ring.notify(Some), None);
+    assert!(ring.push(SOFTNDK_COMPLETION::ZERO, false));
+    let _old = ring.replace(CqRing::new(Sends::default(), ()));
+    assert_eq!(ring.notify(Some), Some(ND_CQ_NOTIFY_ANY));
 }

@@ -64,7 +64,12 @@ impl Ring {
 
     /// For receives.
     pub fn receives(user: &User<'_>) -> Self {
-        Self::new(user, SOFTNDK_RING_RECEIVE, request_entry_size(SGES, 0).unwrap(), DEPTH)
+        Self::receives_for(user, DEPTH)
+    }
+
+    /// For `depth` receives.
+    pub fn receives_for(user: &User<'_>, depth: u32) -> Self {
+        Self::new(user, SOFTNDK_RING_RECEIVE, request_entry_size(SGES, 0).unwrap(), depth)
     }
 
     /// The ring in it, as its user sees it. What makes it one is written anew.
