@@ -500,3 +500,13 @@ fn bytes_of_two_writers_keep_their_order() {
         close(pair);
     }
 }
+
+#[test]
+fn a_stream_says_what_it_takes_of_the_pool() {
+    let kernel = boot();
+    let before = kernel.ledger().pool_bytes();
+    let stream = Stream::<SimKernel>::new().unwrap();
+    let taken = kernel.ledger().pool_bytes() - before;
+    assert!(taken > 1 && Stream::<SimKernel>::pool_bytes() >= taken as u64, "{taken} bytes");
+    drop(stream);
+}
