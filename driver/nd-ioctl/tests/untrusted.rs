@@ -6,7 +6,7 @@ use ndk_provider::ObjectCounts;
 use simkernel::boot;
 use users::{
     User, World,
-    rings::{Ring, Ringed, create, create_qp},
+    rings::{Ring, Ringed, create, create_cq, create_qp},
     start,
     user::{bind, handle, inet, registration, work},
 };
@@ -304,6 +304,8 @@ fn memory_that_is_not_the_users_is_refused() {
     assert_eq!(register(at, 8193, at), Err(STATUS_ACCESS_VIOLATION));
     // More than a region can have is refused before the lock, which would fail with STATUS_ACCESS_VIOLATION.
     assert_eq!(register(at, (1 << 32) + 1, at), Err(STATUS_INVALID_PARAMETER));
+    // The largest region: a process may not lock as much.
+    assert_eq!(register(at, 1 << 32, at), Err(STATUS_INSUFFICIENT_RESOURCES));
     let fast = |address, length| {
         let create = SOFTNDK_FAST_MR_CREATE {
             Version: 1,
@@ -330,6 +332,22 @@ fn memory_that_is_not_the_users_is_refused() {
     assert!(register(at, 100, at).is_ok());
     assert_eq!(user.call(IOCTL_ND_MR_FREE, &handle(world.mr)), STATUS_SUCCESS);
     assert_eq!(device.host().pinned(), 0);
+}
+
+/// No ring is larger than 256 MiB, which is more than a process may lock here.
+#[test]
+fn rings_have_a_largest_size() {
+    const LARGEST: u32 = 1 << 28;
+    let _session = boot();
+    let device = start();
+    let user = User::new(&device);
+    let world = World::new(&user);
+    let ring = Ring::completions(&user);
+    let invalid = STATUS_INVALID_PARAMETER;
+    for (length, status) in [(0, invalid), (LARGEST, STATUS_INSUFFICIENT_RESOURCES), (LARGEST + 1, invalid)] {
+        let mapping = ND_MAP_MEMORY { CbLength: length, ..ring.mapping() };
+        assert_eq!(create(&user, IOCTL_ND_CQ_CREATE, &create_cq(&world), &[mapping]), Err(status), "{length} bytes");
+    }
 }
 
 /// Memory that the program may only read is locked for reading only: no region over it has a right to write.
