@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use ndk_abi::{nd_ioctl::*, ndkpi::*, status::*};
+use ndk_abi::{nd_ioctl::*, ndkpi::*, softndk_ioctl::*, status::*};
 use simkernel::{boot, watchdog};
 use users::{
     User, World,
@@ -209,7 +209,10 @@ fn a_request_that_races_with_the_free_of_its_object_ends() {
         let pd = user.create(IOCTL_ND_PD_CREATE, adapter);
         for round in 0..300 {
             let cq = user.cq(adapter, 1);
-            let srq = user.srq(pd, 1, 0);
+            let srq = user.srq(pd, 1, 1);
+            // As many receives as the threshold, so that an SRQ_NOTIFY waits.
+            let receive = SOFTNDK_SRQ_POST { Version: 1, SgeCount: 0, SrqHandle: srq, RequestContext: 1 };
+            assert_eq!(user.call(IOCTL_SOFTNDK_SRQ_POST, &receive), STATUS_SUCCESS);
             let (listener, _) = user.listener(adapter, "10.1.2.3:0", 1);
             let connector = user.create(IOCTL_ND_CONNECTOR_CREATE, adapter);
             let barrier = Barrier::new(4);
