@@ -314,7 +314,7 @@ fn a_message_that_begins_inside_of_a_flush() {
     // It waits, as the active side has no receive.
     assert_eq!(pair.passive.qp.send(3, &[], 0), STATUS_SUCCESS);
     assert_eq!(region.post(&pair.passive, 4, 0), STATUS_SUCCESS);
-    world.settle();
+    world.flush_dpcs();
     let close = region.mr.close();
     let sender = pair.active.qp;
     let (base, token) = (source.base, source.token);
