@@ -345,7 +345,8 @@ fn rings_have_a_largest_size() {
     let ring = Ring::completions(&user);
     let invalid = STATUS_INVALID_PARAMETER;
     for (length, status) in [(0, invalid), (LARGEST, STATUS_INSUFFICIENT_RESOURCES), (LARGEST + 1, invalid)] {
-        let mapping = ND_MAP_MEMORY { CbLength: length, ..ring.mapping() };
+        let mut mapping = ring.mapping();
+        mapping.MapPages.Header.CbLength = length;
         assert_eq!(create(&user, IOCTL_ND_CQ_CREATE, &create_cq(&world), &[mapping]), Err(status), "{length} bytes");
     }
 }
