@@ -1,7 +1,7 @@
 //! Interrupt moderation: a notification is delayed until a number of completions wait, or an interval has passed.
 //!
-//! A count of 8 with interval MAXULONG gives one callback for 8 completions; the 20 us and count MAXULONG that NDKPerf and Microsoft's NDK sample
-//! set saves none on Windows (docs/decisions.md).
+//! A count of 8 with interval MAXULONG gives one callback for 8 completions. The 20 us that NDKPerf and Microsoft's NDK sample set, with count
+//! MAXULONG, is below a clock tick of Windows (docs/decisions.md); what it saves there was not measured.
 
 use platform::{Arc, Platform, RunTimer, Timer};
 

@@ -310,6 +310,7 @@ fn join(shard: usize, slot: usize, key: u8) -> Result<u32, Error> {
     index.map(|index| index | u32::from(key)).ok_or(Error::InternalError)
 }
 
+// The build for loom has no simulated kernel.
 #[cfg(all(test, not(loom)))]
 #[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {

@@ -75,7 +75,7 @@ impl Shared {
         locked(&self.state).marked_pending
     }
 
-    /// Waits for the end. In a seeded session the other threads run meanwhile.
+    /// Waits until the device has completed the request. In a seeded session this thread lets other threads run between its looks.
     pub fn wait(&self, limit: Duration) -> Option<End> {
         let end = Instant::now() + limit;
         while self.result().is_none() && Instant::now() < end {
@@ -84,7 +84,7 @@ impl Shared {
         self.result()
     }
 
-    /// Blocks the thread until the end. Not for seeded sessions, where no other thread would run.
+    /// Blocks this thread until the device has completed the request. Not for seeded sessions, where no other thread would run.
     pub fn wait_blocked(&self, limit: Duration) -> Option<End> {
         let ended = self.ended.wait_timeout_while(locked(&self.state), limit, |state| state.result.is_none());
         ended.unwrap_or_else(PoisonError::into_inner).0.result.clone()

@@ -218,7 +218,7 @@ fn this_side_fails() {
     });
 }
 
-/// A read's memory is none, which the device finds when the response arrives. What was sent behind the read is cancelled.
+/// A read's own token names no memory, which the device finds when the response arrives. The send behind the read is cancelled.
 #[test]
 fn a_read_fails_when_it_is_answered() {
     play(6, |_, scene| {

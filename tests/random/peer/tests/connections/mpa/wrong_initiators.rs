@@ -267,7 +267,7 @@ fn it_takes_its_time_after_the_accept_of_a_program() {
     }
 }
 
-/// There is no memory for the Reply: the accept of a program fails, as no time limits its wait for the initiator.
+/// Without memory for the Reply a program's accept fails: no timer would end its wait for the initiator.
 #[test]
 fn the_accept_of_a_program_has_no_memory() {
     let failed = Cell::new(0);
