@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use simkernel::{Pages, SimKernel, boot, boot_seeded, scope, seeds};
+use simkernel::{Pages, SimKernel, boot, boot_seeded, pause, scope, seeds};
 use soft_rdma::{Adapter, Connect, Connector, Device, Error, Listener, Outcome, SharedEndpoint, Source, Status};
 
 use common::{Arc, HOST, LIMITS, OTHER_HOST, awaited, ignore, listener, machine, side};
@@ -60,6 +60,30 @@ fn a_port_that_tcp_knows_to_be_taken() {
         }
         kernel.flush_dpcs();
     }
+}
+
+/// The listener is closed at some point of its listen: the consumer hears that, or that it listens, and nothing else.
+#[test]
+fn a_listen_that_a_close_crosses() {
+    let mut canceled = 0;
+    for seed in seeds(60) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let listener = listener(&machine(HOST));
+        let (done, wait) = awaited();
+        assert_eq!(Listener::listen(&listener, SocketAddr::new(HOST, 0), done), Ok(Outcome::Pending));
+        (0..seed % 7).for_each(|_| pause());
+        let _may_wait = soft_rdma::close(listener, ignore());
+        match wait() {
+            Ok(()) => {}
+            other => {
+                assert_eq!(other, Err(Error::Canceled), "seed {seed}");
+                canceled += 1;
+            }
+        }
+        kernel.flush_dpcs();
+    }
+    assert_ne!(canceled, 0);
 }
 
 /// Each listener gets a free port.

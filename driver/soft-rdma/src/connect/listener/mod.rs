@@ -340,10 +340,11 @@ impl<P: Platform> RunDeferred<P> for Listener<P> {
         };
         if let Some(asked) = asked {
             let listens = match started {
-                _ if closing => Err(Error::Canceled),
                 Err(error) if error != SocketError::NoNetwork => Err(error.into()),
                 started => Self::open(this, asked, started),
             };
+            // A close that crosses this run closes the stream, and what failed for that was canceled.
+            let listens = listens.map_err(|error| if this.state.lock().closing { Error::Canceled } else { error });
             if listens.is_err() {
                 Stream::close(this);
                 if !this.stream.is_closed() {
