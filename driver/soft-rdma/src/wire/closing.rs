@@ -78,7 +78,7 @@ impl<P: Platform> Wire<P> {
         let read = Stream::read(this, |bytes| Taken { used: bytes.len(), wanted: 0 });
         let (ended, dead) = (matches!(read, Read::Ended(_)), matches!(read, Read::Ended(Err(_))));
         // If the send buffer has no room for the Terminate, the end of a socket's send schedules this call.
-        if Self::send_terminate(this) || ended || must_reset {
+        if Self::send_terminate(this) || ended {
             Stream::finish(this);
         }
         if must_reset || dead || ended && this.stream.is_finished() {
