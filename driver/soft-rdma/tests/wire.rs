@@ -1,5 +1,7 @@
 //! Two machines: what a device does with another one over the network.
 
+#![expect(unsafe_code, reason = "memory is promised to be valid, as a kernel consumer does")]
+
 mod common;
 
 use std::ops::Range;
@@ -7,11 +9,13 @@ use std::ops::Range;
 use platform::{Addresses, Cause, Notice};
 use simkernel::{Pages, Session, SimKernel, boot_seeded, scope, seeds};
 use soft_rdma::{
-    Access, Completion, Connector, Counter, CounterValues, Error, Flags, MemoryRegion, Outcome, Post, QueuePair,
-    Remote, Sge, Status,
+    Access, Completion, Connector, Counter, CounterValues, Error, FastRegistration, Flags, MemoryRegion, Outcome, Post,
+    QueuePair, Remote, Sge, Status,
 };
 
-use common::{Arc, BASE, Side, accepted_apart, wait_until};
+use common::{
+    Arc, BASE, HOST, LIMITS, OTHER_HOST, Side, accept, accepted_apart, accepted_by, machine, side_in, wait_until,
+};
 
 fn statuses(completions: &[Completion]) -> Vec<Status> {
     completions.iter().map(|completion| completion.status).collect()
@@ -29,6 +33,12 @@ fn completions(side: &Side, count: usize) -> Vec<Completion> {
 
 fn connected(kernel: &Session, pages: &Pages) -> (Side, Side) {
     let (active, passive) = accepted_apart(kernel, pages);
+    complete_connect(&active, &passive);
+    (active, passive)
+}
+
+/// Completes the connect, and waits until the passive side may send.
+fn complete_connect(active: &Side, passive: &Side) {
     wait_until(|| match Connector::complete_connect(&active.connector, None) {
         Err(Error::ConnectionInvalid) => false,
         other => {
@@ -39,8 +49,7 @@ fn connected(kernel: &Session, pages: &Pages) -> (Side, Side) {
     let post = || QueuePair::post(&passive.queue_pair, 0, &[], Flags::SILENT_SUCCESS, Post::Send(None));
     active.queue_pair.post_receive(0, &[]).unwrap();
     wait_until(|| post() == Ok(()));
-    assert_eq!(statuses(&completions(&active, 1)), [Ok(())]);
-    (active, passive)
+    assert_eq!(statuses(&completions(active, 1)), [Ok(())]);
 }
 
 /// Closes both sides, one after the other.
@@ -338,6 +347,49 @@ fn a_send_tells_what_it_invalidates_and_solicits() {
         QueuePair::post(&active.queue_pair, 1, &sge, Flags::SEND_AND_SOLICIT_EVENT, Post::Send(None)).unwrap();
         assert!(completions(passive, 1)[0].solicited);
     });
+}
+
+/// The peer's Send invalidates a region that another queue pair reads at that time: the invalidation waits, and the connection goes on.
+#[test]
+fn a_send_that_invalidates_a_region_in_use() {
+    let hosts = [HOST, OTHER_HOST];
+    for seed in seeds(60) {
+        let kernel = boot_seeded(seed);
+        kernel.hold_clock();
+        let pages = Pages::new(64);
+        let machines = hosts.map(machine);
+        let [near, far] = &machines;
+        let (peer, owner) = accepted_by(&kernel, &pages, [near, far], hosts);
+        complete_connect(&peer, &owner);
+        let second = side_in(&owner.pd, far, Connector::new(far).unwrap(), &pages, None);
+        let (second, its_peer) = accept(&kernel, &pages, second, near, [OTHER_HOST, HOST], LIMITS, |_| None);
+        complete_connect(&second, &its_peer);
+        let region = MemoryRegion::new(&owner.pd, true).unwrap();
+        MemoryRegion::initialize_fast(&region, 64, true).unwrap();
+        let logical: Vec<u64> =
+            (0..16).map(|page| pages.address(page * 4096).expose_provenance().get() as u64).collect();
+        // SAFETY: the pages outlive the region.
+        let registration = unsafe { FastRegistration::new(&logical, 0, 0x10000, BASE, Access::REMOTE_READ) };
+        assert_eq!(post(&owner, 1, &[], Post::FastRegister(&region, registration)), Ok(()));
+        its_peer.queue_pair.post_receive(2, &[its_peer.sge(0x20000, 0x10000)]).unwrap();
+        owner.queue_pair.post_receive(3, &[]).unwrap();
+        scope(|scope| {
+            scope.spawn(|| {
+                let sge = Sge { address: BASE, length: 0x10000, token: region.token() };
+                QueuePair::post(&second.queue_pair, 4, &[sge], Flags::empty(), Post::Send(None)).unwrap();
+            });
+            scope.spawn(|| {
+                let invalidate = Post::Send(Some(region.token()));
+                QueuePair::post(&peer.queue_pair, 5, &[], Flags::empty(), invalidate).unwrap();
+            });
+        });
+        let received = completions(&owner, 1);
+        assert_eq!(statuses(&received), [Ok(())], "seed {seed}");
+        assert_eq!(received[0].invalidated_token, region.token());
+        close((peer, owner));
+        close((second, its_peer));
+        kernel.flush_dpcs();
+    }
 }
 
 /// An access that the peer may not make ends the connection. The Terminate says why: a read reports that cause; a write has succeeded

@@ -122,17 +122,28 @@ pub(crate) fn side_of(
     share: impl FnOnce(&Arc<ProtectionDomain<SimKernel>>) -> Option<Arc<SharedReceiveQueue<SimKernel>>>,
 ) -> Side {
     let pd = ProtectionDomain::new(adapter).unwrap();
+    let shared = share(&pd);
+    side_in(&pd, adapter, connector, pages, shared.as_ref())
+}
+
+/// A side in the protection domain `pd`, with its own receives or those of `shared`.
+pub(crate) fn side_in(
+    pd: &Arc<ProtectionDomain<SimKernel>>,
+    adapter: &Arc<Adapter<SimKernel>>,
+    connector: Arc<Connector<SimKernel>>,
+    pages: &Pages,
+    shared: Option<&Arc<SharedReceiveQueue<SimKernel>>>,
+) -> Side {
     // SAFETY: `count` touches none of its arguments.
     let notify = unsafe { Callback::new(count, std::ptr::null(), std::ptr::null_mut()) };
     let cq = CompletionQueue::new(adapter, 16, notify).unwrap();
     let sizes = InitiatorSizes { depth: 8, sges: 2, inline_data: INLINE as u32 };
-    let shared = share(&pd);
-    let receives = shared.as_ref().map_or(ReceiveSource::Own { depth: 8, sges: 2 }, ReceiveSource::Shared);
-    let queue_pair = QueuePair::new(&pd, &cq, &cq, 0, sizes, receives).unwrap();
-    let region = MemoryRegion::new(&pd, false).unwrap();
+    let receives = shared.map_or(ReceiveSource::Own { depth: 8, sges: 2 }, ReceiveSource::Shared);
+    let queue_pair = QueuePair::new(pd, &cq, &cq, 0, sizes, receives).unwrap();
+    let region = MemoryRegion::new(pd, false).unwrap();
     let runs = runs_of(pages);
     MemoryRegion::register(&region, BASE, pages.size() as u64, Access::LOCAL_WRITE, runs).unwrap();
-    Side { connector, queue_pair, cq, pd, region, device: adapter.device().clone() }
+    Side { connector, queue_pair, cq, pd: pd.clone(), region, device: adapter.device().clone() }
 }
 
 /// All pages.
@@ -197,6 +208,19 @@ pub(crate) fn accepted_with(
     kernel: &Session,
     pages: &Pages,
     [near, far]: [&Arc<Adapter<SimKernel>>; 2],
+    hosts: [IpAddr; 2],
+    limits: ReadLimits,
+    share: impl FnOnce(&Arc<ProtectionDomain<SimKernel>>) -> Option<Arc<SharedReceiveQueue<SimKernel>>>,
+) -> (Side, Side) {
+    accept(kernel, pages, side(near, Connector::new(near).unwrap(), pages), far, hosts, limits, share)
+}
+
+/// Connects `active` to a new side of `far`, which has accepted.
+pub(crate) fn accept(
+    kernel: &Session,
+    pages: &Pages,
+    active: Side,
+    far: &Arc<Adapter<SimKernel>>,
     [from, to]: [IpAddr; 2],
     limits: ReadLimits,
     share: impl FnOnce(&Arc<ProtectionDomain<SimKernel>>) -> Option<Arc<SharedReceiveQueue<SimKernel>>>,
@@ -206,7 +230,6 @@ pub(crate) fn accepted_with(
     let listener = Listener::new(far, event).unwrap();
     assert_eq!(Listener::listen(&listener, SocketAddr::new(to, 5445), ignore()), Ok(Outcome::Pending));
     kernel.flush_dpcs();
-    let active = side(near, Connector::new(near).unwrap(), pages);
     let (local, remote) = (SocketAddr::new(from, 0), SocketAddr::new(to, 5445));
     let connect =
         Connect { queue_pair: &active.queue_pair, source: Source::Address(local), remote, limits, private_data: &[] };
