@@ -222,6 +222,19 @@ fn segments() {
     assert_eq!(fpdu::parse(&without_crc, Some(Crc32c::PORTABLE)), Err(Cause::CRC));
 }
 
+#[test]
+fn segments_that_end_a_message_with_data() {
+    let tagged = |last| Tagged { last, stag: 1, offset: 0 };
+    for last in [true, false] {
+        assert_eq!(Segment::Write(tagged(last)).ends_data(0), Some(last));
+        assert_eq!(Segment::ReadResponse(tagged(last)).ends_data(1), Some(last));
+        assert_eq!(Segment::ReadResponse(tagged(last)).ends_data(0), None);
+        assert_eq!(Segment::Send(untagged(last, 1, 0), send(false, None)).ends_data(0), Some(last));
+    }
+    assert_eq!(Segment::ReadRequest(untagged(true, 1, 0), READ).ends_data(0), None);
+    assert_eq!(Segment::Terminate(untagged(true, 1, 0)).ends_data(9), None);
+}
+
 // Shows S804.
 #[test]
 fn each_bit_that_flips_is_found_by_the_crc() {
