@@ -4,12 +4,16 @@ use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::command::{output, step};
+use crate::command::{line, outcome, output, said, step};
 use crate::digest::Content;
 use crate::paths;
+
+/// For rustup, whose downloads take some seconds.
+const INSTALL_LIMIT: Duration = Duration::from_secs(120);
 
 /// Where a target's standard library comes from.
 pub(crate) enum Std {
@@ -31,11 +35,36 @@ impl Std {
     }
 }
 
+/// Asks rustup for the standard library of `target`. Without rustup, or where its server does not answer, [`find`] has other places.
+pub(crate) fn install(target: &str) -> Result<()> {
+    if is_installed(&sysroot()?, target) {
+        return Ok(());
+    }
+    let mut add = Command::new("rustup");
+    add.args(["target", "add", target]);
+    let added = step(&line(&add), || outcome(&mut add, INSTALL_LIMIT));
+    match added {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => eprintln!("   not to be had: {}", said(&output)),
+        Err(error) => eprintln!("   not to be had: {error:#}"),
+    }
+    Ok(())
+}
+
+/// The toolchain's own folder.
+fn sysroot() -> Result<PathBuf> {
+    Ok(PathBuf::from(output(Command::new("rustc").args(["--print", "sysroot"]))?.trim_end()))
+}
+
+fn is_installed(sysroot: &Path, target: &str) -> bool {
+    sysroot.join("lib/rustlib").join(target).join("lib").is_dir()
+}
+
 /// Finds the standard library for `target`, unpacking its source into the cache where that is needed.
 /// Order: the installed target, the sysroot's source, Debian's `rust-src`, the archive `SOFTNDK_RUST_SRC`.
 pub(crate) fn find(target: &str) -> Result<Std> {
-    let sysroot = PathBuf::from(output(Command::new("rustc").args(["--print", "sysroot"]))?.trim_end());
-    if sysroot.join("lib/rustlib").join(target).join("lib").is_dir() {
+    let sysroot = sysroot()?;
+    if is_installed(&sysroot, target) {
         return Ok(Std::Installed);
     }
     let library = sysroot.join("lib/rustlib/src/rust/library");

@@ -36,6 +36,7 @@ mod debian {
     pub(super) fn install() -> Result<()> {
         provide(&PACKAGES)?;
         for target in [crate::TARGET_DRIVER, crate::TARGET_PROGRAMS] {
+            rust_src::install(target)?;
             match rust_src::find(target)? {
                 rust_src::Std::Installed => eprintln!("have    standard library for {target}, installed"),
                 rust_src::Std::Source(library) => {
