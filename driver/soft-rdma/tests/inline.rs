@@ -1,4 +1,4 @@
-//! Inline data whose list of SGEs changes while it is posted: a broken consumer's bytes must not get into other requests.
+//! A list of SGEs that changes while it is posted: a broken consumer's bytes must not get into other requests, and no request is made of both lists.
 #![expect(unsafe_code, reason = "the list changes while it is lent, as only memory of a broken consumer does")]
 
 mod common;
@@ -11,10 +11,10 @@ use soft_rdma::{Connector, Error, Flags, Outcome, Post, QueuePair, Sge};
 use common::{INLINE, Side, accepted};
 
 /// A list that its owner changes. In a seeded session one thread runs at a time.
-struct Changing(UnsafeCell<Sge>);
+struct Changing<T = Sge>(UnsafeCell<T>);
 
 // SAFETY: as above.
-unsafe impl Sync for Changing {}
+unsafe impl<T> Sync for Changing<T> {}
 
 fn inline(side: &Side, context: usize, sges: &[Sge]) -> Result<(), Error> {
     QueuePair::post(&side.queue_pair, context, sges, Flags::INLINE, Post::<SimKernel>::Send(None))
@@ -68,4 +68,38 @@ fn a_list_that_grows_reaches_no_other_request() {
         }
     }
     assert!(refused > 0 || std::env::var("SOFTNDK_SEED").is_ok(), "it never grew in the middle");
+}
+
+/// Without inline data the list is copied before the post takes a lock, under which a pageable list could not be read.
+#[test]
+fn a_list_that_changes_is_copied_at_once() {
+    let mut sizes = [0; 2];
+    for seed in seeds(100) {
+        let kernel = boot_seeded(seed);
+        let pages = Pages::new(1);
+        let (sender, receiver) = accepted(&kernel, &pages);
+        assert_eq!(Connector::complete_connect(&sender.connector, None), Ok(Outcome::Done));
+        pages.write(0, &[1; 64]);
+        pages.write(64, &[2; 64]);
+        receiver.queue_pair.post_receive(0, &[receiver.sge(256, 128)]).unwrap();
+        let both = |length| [sender.sge(0, length), sender.sge(64, length)];
+        let (list, grown) = (Changing(UnsafeCell::new(both(32))), both(64));
+        let list = &list;
+        scope(|scope| {
+            scope.spawn(|| {
+                (0..seed % 5).for_each(|_| pause());
+                // SAFETY: lives until the end; nobody else writes.
+                unsafe { list.0.get().write_volatile(grown) };
+            });
+            // SAFETY: lives until the end. That it changes is what the test is about.
+            let sges: &[Sge] = unsafe { &*list.0.get() };
+            QueuePair::post(&sender.queue_pair, 1, sges, Flags::empty(), Post::<SimKernel>::Send(None)).unwrap();
+        });
+        kernel.flush_dpcs();
+        let length = receiver.completions()[0].bytes as usize / 2;
+        sizes[usize::from(length == 64)] += 1;
+        let expected = [vec![1; length], vec![2; length]].concat();
+        assert_eq!(pages.read(256, 2 * length), expected, "seed {seed}");
+    }
+    assert!(sizes[0] > 0 && sizes[1] > 0 || std::env::var("SOFTNDK_SEED").is_ok(), "{sizes:?}");
 }
