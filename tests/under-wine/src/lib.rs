@@ -1,6 +1,7 @@
 //! Loads softndk.sys under Wine and runs what needs it loaded. `wine_tests` is the list; `session` is one driver, loaded.
 
 pub mod access;
+pub mod cable;
 pub mod computers;
 mod consumer;
 pub mod crowd;

@@ -37,7 +37,7 @@ const fn foreign(at: (u32, u32, u32, u32), title: &'static str, text: &'static s
     Piece { at, title, crates: &[], text, foreign: true }
 }
 
-const PIECES: [Piece; 13] = [
+const PIECES: [Piece; 14] = [
     foreign((20, 20, 260, 56), "programs", "MPI and others of NetworkDirect"),
     ours((20, 96, 260, 74), "softnd.dll", &["softnd", "nd-com", "nd-device"], "NetworkDirect version 2 and 1"),
     ours((300, 96, 260, 74), "ndkctl.exe", &[], "what the driver has and does"),
@@ -50,8 +50,9 @@ const PIECES: [Piece; 13] = [
     ),
     foreign((300, 216, 560, 74), "SMB Direct, storage", "consumers in the kernel"),
     ours((20, 310, 840, 56), "NDKPI dispatch tables", &["ndk-provider", "ndk-abi"], ""),
-    ours((20, 386, 540, 74), "RDMA device", &["soft-rdma"], "queue pairs, memory, connections"),
-    ours((580, 386, 280, 74), "iWARP frames", &["iwarp"], "MPA, DDP, RDMAP"),
+    ours((20, 386, 460, 74), "RDMA device", &["soft-rdma"], "queue pairs, memory, connections"),
+    ours((500, 386, 170, 74), "iWARP frames", &["iwarp"], "MPA, DDP, RDMAP"),
+    ours((690, 386, 170, 74), "Ethernet tunnel", &["vxlan"], "not in softndk.sys yet"),
     ours((20, 480, 840, 74), "what the device needs of a kernel", &["platform"], "memory, locks, DPCs, timers, TCP"),
     ours((20, 574, 540, 74), "softndk.sys", &["softndk"], "NDIS, KMDF, Winsock Kernel"),
     ours((580, 574, 280, 74), "or a process", &["hosted"], "without a driver, on Windows and Linux"),

@@ -10,7 +10,7 @@ use build::{dist, inf, setup};
 use checks::{bench, fuzz, mutants, picture, promises, tally, wdk};
 use clap::{Parser, Subcommand};
 use under_wine::computers::Count;
-use under_wine::{access, crowd, hosted, installed, interop, run, soak, two_computers, two_processes, witness};
+use under_wine::{access, cable, crowd, hosted, installed, interop, run, soak, two_computers, two_processes, witness};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about)]
@@ -65,6 +65,8 @@ enum Task {
     TwoComputers,
     /// Say how long a good client waits for a listener of softndk.sys under Wine at most, among peers that reset, say nothing or say little
     Crowd(crowd::Wanted),
+    /// Join a tunnel end of ours to VXLAN of Linux: ping and streams, between three computers in network namespaces
+    Cable,
     /// Run every case of softnd.dll where no driver is loaded
     Hosted,
     /// Try the device against Linux siw, in both roles; skipped where the peer cannot run
@@ -156,6 +158,7 @@ fn perform(task: Task) -> Result<ExitCode> {
             ensure!(tally.is_success(), "something failed");
         }
         Task::Crowd(wanted) => crowd::crowd(&wanted)?,
+        Task::Cable => return cable::cable(),
         Task::Hosted => {
             dist::build()?;
             let mut tally = tally::Tally::default();

@@ -1,0 +1,168 @@
+//! Frames and datagrams, as an adapter and its peers send them.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use proptest::prelude::*;
+use vxlan::ethernet::{EthernetHeader, MacAddress};
+use vxlan::fdb::{AGEING_SECONDS, CAPACITY, Fdb};
+use vxlan::header::{self, Vni};
+use vxlan::peers::{MAX_PEERS, PeerIndex, Peers, Refusal};
+use vxlan::vtep::{Destination, Dropped, Vtep};
+use zerocopy::IntoBytes;
+
+const ADAPTER: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
+const STATION: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
+const OTHER: MacAddress = MacAddress([2, 0, 0, 0, 0, 3]);
+const BROADCAST: MacAddress = MacAddress([0xff; 6]);
+const MTU: usize = 1450;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn peers() -> Peers {
+    Peers::parse("192.0.2.1, 192.0.2.2").unwrap()
+}
+
+fn index(place: usize) -> PeerIndex {
+    peers().iter().nth(place).unwrap().0
+}
+
+fn vtep() -> Vtep {
+    Vtep::new(Vni::new(7).unwrap(), ADAPTER, MTU, peers())
+}
+
+fn frame(destination: MacAddress, source: MacAddress, payload: usize) -> Vec<u8> {
+    let header = EthernetHeader { destination, source, ether_type: 0x0800.into() };
+    [header.as_bytes(), &vec![0x55; payload]].concat()
+}
+
+fn datagram(vni: u32, frame: &[u8]) -> Vec<u8> {
+    [&header::emit(Vni::new(vni).unwrap())[..], frame].concat()
+}
+
+#[test]
+fn the_header_is_that_of_rfc_7348() {
+    assert_eq!(header::emit(Vni::new(0x0012_3456).unwrap()), [8, 0, 0, 0, 0x12, 0x34, 0x56, 0]);
+    assert_eq!(Vni::new(1 << 24), None);
+    // Reserved bits are ignored.
+    let (vni, rest) = header::parse(&[0xff, 1, 2, 3, 0, 0, 9, 4, 5]).unwrap();
+    assert_eq!((vni.number(), rest), (9, &[5][..]));
+    assert_eq!(header::parse(&[0xf7, 0, 0, 0, 0, 0, 9, 0]), None, "without a VNI");
+    assert_eq!(header::parse(&[8, 0, 0, 0, 0, 0, 9]), None);
+}
+
+#[test]
+fn a_station_is_found_behind_the_peer_that_sent_its_frames() {
+    let mut vtep = vtep();
+    let to = |vtep: &Vtep, station, now| vtep.destination(&frame(station, ADAPTER, 46), 60, now);
+    assert_eq!(to(&vtep, STATION, 0), Ok(Destination::All), "unknown");
+    let hello = frame(BROADCAST, STATION, 46);
+    assert_eq!(vtep.decapsulate(ip("192.0.2.2"), &datagram(7, &hello), 0), Ok(&hello[..]));
+    assert_eq!(to(&vtep, STATION, 1), Ok(Destination::One(index(1))));
+    assert_eq!(to(&vtep, OTHER, 1), Ok(Destination::All));
+    assert_eq!(to(&vtep, BROADCAST, 1), Ok(Destination::All));
+    assert_eq!(to(&vtep, STATION, AGEING_SECONDS), Ok(Destination::All), "too old");
+    // The machine has moved to another host. Of an IPv4 peer on an IPv6 socket, Windows gives the mapped address.
+    vtep.decapsulate(ip("::ffff:192.0.2.1"), &datagram(7, &hello), 2).unwrap();
+    assert_eq!(to(&vtep, STATION, 2), Ok(Destination::One(index(0))));
+}
+
+#[test]
+fn what_is_dropped_teaches_nothing() {
+    let mut vtep = vtep();
+    let good = frame(ADAPTER, STATION, 46);
+    let mut tagged = good.clone();
+    tagged[12..14].copy_from_slice(&[0x81, 0]);
+    let cases = [
+        ("192.0.2.3", datagram(7, &good), Dropped::Stranger),
+        ("192.0.2.1", good.clone(), Dropped::NotVxlan),
+        ("192.0.2.1", Vec::new(), Dropped::NotVxlan),
+        ("192.0.2.1", datagram(8, &good), Dropped::OtherVni),
+        ("192.0.2.1", datagram(7, &good[..13]), Dropped::Short),
+        ("192.0.2.1", datagram(7, &frame(ADAPTER, STATION, MTU + 1)), Dropped::Long),
+        ("192.0.2.1", datagram(7, &tagged), Dropped::VlanTag),
+        ("192.0.2.1", datagram(7, &frame(ADAPTER, BROADCAST, 46)), Dropped::InvalidSource),
+        ("192.0.2.1", datagram(7, &frame(ADAPTER, MacAddress::default(), 46)), Dropped::InvalidSource),
+        ("192.0.2.1", datagram(7, &frame(BROADCAST, ADAPTER, 46)), Dropped::OwnAddress),
+    ];
+    for (from, datagram, why) in cases {
+        assert_eq!(vtep.decapsulate(ip(from), &datagram, 0), Err(why));
+        assert_eq!(vtep.fdb().entries(0).count(), 0, "{why:?}");
+    }
+    assert_eq!(vtep.destination(&good[..13], 13, 0), Err(Dropped::Short));
+    assert_eq!(vtep.destination(&good, MTU + 15, 0), Err(Dropped::Long));
+    assert_eq!(vtep.destination(&tagged, 60, 0), Err(Dropped::VlanTag));
+    assert!(vtep.destination(&good, MTU + 14, 0).is_ok());
+    assert!(vtep.decapsulate(ip("192.0.2.1"), &datagram(7, &frame(ADAPTER, STATION, MTU)), 0).is_ok());
+}
+
+#[test]
+fn lists_of_peers() {
+    let addresses = |text| Peers::parse(text).map(|peers| peers.iter().map(|(_, peer)| peer).collect::<Vec<_>>());
+    assert_eq!(addresses(" "), Ok(vec![]));
+    assert_eq!(addresses("192.0.2.1,192.0.2.2"), Ok(vec![ip("192.0.2.1"), ip("192.0.2.2")]));
+    assert_eq!(addresses("2001:db8::1 2001:db8::2,"), Ok(vec![ip("2001:db8::1"), ip("2001:db8::2")]));
+    assert_eq!(addresses("192.0.2.1, host"), Err(Refusal::NotAnAddress("host")));
+    for wrong in ["0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "ff02::1"] {
+        assert_eq!(addresses(wrong), Err(Refusal::NotOneMachine(ip(wrong))));
+    }
+    assert_eq!(addresses("192.0.2.1, 2001:db8::1"), Err(Refusal::OtherFamily(ip("2001:db8::1"))));
+    assert_eq!(addresses("192.0.2.1, ::ffff:192.0.2.1"), Err(Refusal::Twice(ip("192.0.2.1"))));
+    let many = |count| (1..=count).map(|host| format!("10.0.0.{host}")).collect::<Vec<_>>().join(",");
+    assert_eq!(Peers::parse(&many(MAX_PEERS)).unwrap().iter().count(), MAX_PEERS);
+    assert_eq!(Peers::parse(&many(MAX_PEERS + 1)), Err(Refusal::TooMany));
+    assert_eq!(peers().get(index(1)), Some(ip("192.0.2.2")));
+}
+
+#[test]
+fn a_flood_of_addresses_displaces_the_oldest_and_no_more() {
+    let mut fdb = Fdb::default();
+    for number in 0..100_000_u32 {
+        let [_, a, b, c] = number.to_be_bytes();
+        fdb.learn(MacAddress([2, 1, 1, a, b, c]), index(0), number / 1000);
+    }
+    assert_eq!(fdb.entries(100).count(), CAPACITY);
+    // A station that sends again before the flood has filled its set stays known.
+    let mut known = 0;
+    for number in 0..100_000_u32 {
+        let [_, a, b, c] = number.to_be_bytes();
+        fdb.learn(STATION, index(1), 100 + number);
+        fdb.learn(MacAddress([2, 2, 2, a, b, c]), index(0), 100 + number);
+        known += usize::from(fdb.lookup(STATION, 100 + number) == Some(index(1)));
+    }
+    assert_eq!(known, 100_000);
+    fdb.clear();
+    assert_eq!(fdb.entries(0).count(), 0);
+}
+
+proptest! {
+    /// Of few stations the database knows all, as a map does.
+    #[test]
+    fn the_database_is_a_map(frames in prop::collection::vec((0u8..4, 0usize..2, 0u32..200), 0..200)) {
+        let (mut fdb, mut map, mut now) = (Fdb::default(), HashMap::new(), u32::MAX - 5000);
+        let address = |station| MacAddress([2, 0, 0, 0, 0, station]);
+        for (station, peer, later) in frames {
+            now = now.wrapping_add(later);
+            fdb.learn(address(station), index(peer), now);
+            map.insert(station, (peer, now));
+            for (station, (peer, updated)) in &map {
+                let expected = (now.wrapping_sub(*updated) < AGEING_SECONDS).then(|| index(*peer));
+                prop_assert_eq!(fdb.lookup(address(*station), now), expected);
+            }
+        }
+    }
+
+    /// Whatever a peer sends, the frame lies in its datagram, and the station is known.
+    #[test]
+    fn any_datagram(bytes in prop::collection::vec(any::<u8>(), 0..64), valid: bool) {
+        let bytes = if valid { datagram(7, &bytes) } else { bytes };
+        let mut vtep = vtep();
+        if let Ok(frame) = vtep.decapsulate(ip("192.0.2.1"), &bytes, 0) {
+            prop_assert_eq!(frame, &bytes[8..]);
+            let source = EthernetHeader::of(frame).unwrap().source;
+            prop_assert_eq!(vtep.fdb().lookup(source, 0), Some(index(0)));
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `tunnel`: the crate `vxlan` in a process of Linux, between a TAP interface and a UDP socket, and streams of TCP to send through it.
+//! `cargo xtask cable` starts it in network namespaces.
+
+mod relay;
+mod stream;
+mod tap;
+
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Parser, Subcommand};
+use vxlan::header::{PORT, Vni};
+use vxlan::peers::Peers;
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Carry frames between a TAP interface and the peers until standard input ends; print what was dropped
+    Relay {
+        /// The TAP interface
+        #[arg(long)]
+        tap: String,
+        /// The address to send from
+        #[arg(long)]
+        local: IpAddr,
+        /// Addresses of the peers, with commas between them
+        #[arg(long)]
+        peers: String,
+        /// The network
+        #[arg(long)]
+        vni: u32,
+        /// Bytes of a frame's payload, at most
+        #[arg(long, default_value_t = 1450)]
+        mtu: usize,
+    },
+    /// Accept one connection, and check what comes
+    Receive {
+        /// Where to listen
+        at: SocketAddr,
+    },
+    /// Connect, and send so many bytes
+    Send {
+        /// Whom to connect to
+        to: SocketAddr,
+        /// How many
+        bytes: u64,
+    },
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().task {
+        Task::Relay { tap, local, peers, vni, mtu } => {
+            let peers = Peers::parse(&peers).map_err(|refusal| anyhow!("the list of peers: {refusal:?}"))?;
+            let vni = Vni::new(vni).context("a VNI has 24 bits")?;
+            relay::run(&tap::Tap::open(&tap)?, SocketAddr::new(local, PORT), vni, mtu, peers)
+        }
+        Task::Receive { at } => stream::receive(at),
+        Task::Send { to, bytes } => stream::send(to, bytes),
+    }
+}

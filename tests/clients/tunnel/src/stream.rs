@@ -1,0 +1,51 @@
+//! A stream of TCP whose bytes the receiver knows.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use anyhow::{Context, Result, ensure};
+
+/// Not a power of two: a segment that came twice, or not at all, is noticed.
+const PERIOD: u64 = 251;
+
+fn byte(place: u64) -> u8 {
+    (place % PERIOD) as u8
+}
+
+/// Sends `bytes`, and waits for the receiver's count.
+pub(crate) fn send(to: SocketAddr, bytes: u64) -> Result<()> {
+    let mut stream = TcpStream::connect(to).with_context(|| format!("cannot connect to {to}"))?;
+    let block: Vec<u8> = (0..PERIOD * 256).map(byte).collect();
+    let mut left = bytes;
+    while left > 0 {
+        let part = block.get(..left.min(block.len() as u64) as usize).unwrap_or_default();
+        stream.write_all(part)?;
+        left -= part.len() as u64;
+    }
+    stream.shutdown(std::net::Shutdown::Write)?;
+    let mut counted = String::new();
+    stream.read_to_string(&mut counted)?;
+    ensure!(counted == bytes.to_string(), "sent {bytes} bytes, and the receiver has {counted:?}");
+    println!("{bytes} bytes");
+    Ok(())
+}
+
+/// Accepts one connection, compares what it sends, and answers how many bytes were right.
+pub(crate) fn receive(at: SocketAddr) -> Result<()> {
+    let listener = TcpListener::bind(at).with_context(|| format!("cannot listen at {at}"))?;
+    println!("listening");
+    let (mut stream, _) = listener.accept()?;
+    let (mut block, mut place) = (vec![0; 0x1_0000], 0);
+    loop {
+        let length = stream.read(&mut block)?;
+        if length == 0 {
+            break;
+        }
+        for found in block.get(..length).unwrap_or_default() {
+            ensure!(*found == byte(place), "byte {place} is {found}");
+            place += 1;
+        }
+    }
+    stream.write_all(place.to_string().as_bytes())?;
+    Ok(())
+}

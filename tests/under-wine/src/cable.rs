@@ -1,0 +1,306 @@
+//! `cargo xtask cable`: a tunnel end of ours and VXLAN of Linux, three computers of one Ethernet, in network namespaces.
+//!
+//! Ours is the crate `vxlan` in a process, between a TAP interface and a UDP socket (tests/clients/tunnel): TCP/IP behind it is Linux's too.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use build::command::{cargo, output, run, step};
+use build::{paths, setup};
+use checks::tally::Tally;
+
+/// What the command needs besides.
+const PACKAGES: [(&str, &str); 5] = [
+    ("iproute2", "makes the computers and their network"),
+    ("iputils-ping", "asks over it"),
+    ("ethtool", "has Linux finish its checksums"),
+    ("tcpdump", "captures the datagrams"),
+    ("tshark", "reads the capture"),
+];
+/// How long a stream or an answer may take.
+const LIMIT: Duration = Duration::from_secs(60);
+const MEBIBYTE: u64 = 1 << 20;
+const VNI: &str = "7";
+
+/// A computer: a network namespace with an address on the network that carries the datagrams, and one on the Ethernet in them.
+struct Computer(u8);
+
+/// The computer with our tunnel end; the others have Linux's.
+const OURS: Computer = Computer(1);
+const LINUX: Computer = Computer(2);
+const OTHER: Computer = Computer(3);
+
+impl Computer {
+    fn namespace(&self) -> String {
+        format!("softndk-cable-{}", self.0)
+    }
+
+    fn underlay(&self) -> String {
+        format!("198.51.100.{}", self.0)
+    }
+
+    fn address(&self) -> String {
+        format!("192.0.2.{}", self.0)
+    }
+
+    fn address_v6(&self) -> String {
+        format!("fd00:db8::{}", self.0)
+    }
+
+    /// The addresses of the other tunnel ends.
+    fn peers(&self) -> Vec<String> {
+        let others = [OURS, LINUX, OTHER].into_iter().filter(|other| other.0 != self.0);
+        others.map(|other| other.underlay()).collect()
+    }
+
+    /// A command of this computer's.
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace()]).args(line.split_whitespace());
+        command
+    }
+
+    fn run(&self, line: &str) -> Result<String> {
+        output(&mut self.command(line))
+    }
+}
+
+/// The namespace of the bridge to which the computers are connected.
+const SWITCH: &str = "softndk-cable-switch";
+
+/// The three computers, until it is dropped.
+struct Network;
+
+impl Network {
+    /// `mtu`: of the network that carries the datagrams.
+    fn build(mtu: u32) -> Result<Self> {
+        Self::tear_down();
+        let ip = |line: &str| output(Command::new("ip").args(line.split_whitespace()));
+        let network = Self;
+        ip(&format!("netns add {SWITCH}"))?;
+        ip(&format!("-n {SWITCH} link add bridge mtu {mtu} type bridge"))?;
+        ip(&format!("-n {SWITCH} link set bridge up"))?;
+        for computer in [OURS, LINUX, OTHER] {
+            let (namespace, port) = (computer.namespace(), format!("port{}", computer.0));
+            ip(&format!("netns add {namespace}"))?;
+            ip(&format!("-n {SWITCH} link add {port} mtu {mtu} type veth peer name wire mtu {mtu} netns {namespace}"))?;
+            ip(&format!("-n {SWITCH} link set {port} master bridge up"))?;
+            ip(&format!("-n {namespace} link set lo up"))?;
+            ip(&format!("-n {namespace} address add {}/24 dev wire", computer.underlay()))?;
+            ip(&format!("-n {namespace} link set wire up"))?;
+        }
+        for computer in [LINUX, OTHER] {
+            let namespace = computer.namespace();
+            let local = computer.underlay();
+            ip(&format!("-n {namespace} link add cable type vxlan id {VNI} local {local} dev wire dstport 4789"))?;
+            // Head-end replication: a frame to all goes to each peer.
+            for peer in computer.peers() {
+                computer.run(&format!("bridge fdb append 00:00:00:00:00:00 dev cable dst {peer}"))?;
+            }
+            // Over veth Linux leaves the checksums in the tunnel to a card, and there is none.
+            computer.run("ethtool -K cable tx off")?;
+        }
+        ip(&format!("-n {} tuntap add cable mode tap", OURS.namespace()))?;
+        ip(&format!("-n {} link set cable mtu {}", OURS.namespace(), payload(mtu)))?;
+        for computer in [OURS, LINUX, OTHER] {
+            let namespace = computer.namespace();
+            ip(&format!("-n {namespace} address add {}/24 dev cable", computer.address()))?;
+            ip(&format!("-n {namespace} address add {}/64 dev cable nodad", computer.address_v6()))?;
+            ip(&format!("-n {namespace} link set cable up"))?;
+        }
+        Ok(network)
+    }
+
+    /// Also what an earlier run has left.
+    fn tear_down() {
+        let computers = [OURS, LINUX, OTHER].map(|computer| computer.namespace());
+        for namespace in computers.iter().map(String::as_str).chain([SWITCH]) {
+            let mut command = Command::new("ip");
+            let _gone = command.args(["netns", "delete", namespace]).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        Self::tear_down();
+    }
+}
+
+/// Bytes in a frame that a datagram can carry: less IPv4, UDP, VXLAN and Ethernet (RFC 7348 section 4.3).
+const fn payload(mtu: u32) -> u32 {
+    mtu - 50
+}
+
+fn program() -> PathBuf {
+    paths::root().join("target/debug/tunnel")
+}
+
+/// Our tunnel end, at work.
+struct Relay(Child);
+
+impl Relay {
+    fn start(vni: &str, mtu: u32) -> Result<Self> {
+        let mut command = OURS.command("");
+        command.arg(program()).args(["relay", "--tap", "cable", "--local", &OURS.underlay(), "--vni", vni]);
+        command.args(["--peers", &OURS.peers().join(","), "--mtu", &payload(mtu).to_string()]);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        // The interface has a carrier once the relay has opened it.
+        let start = Instant::now();
+        while !OURS.run("cat /sys/class/net/cable/carrier").is_ok_and(|carrier| carrier.trim() == "1") {
+            ensure!(start.elapsed() < LIMIT, "the relay does not open its interface");
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Self(child))
+    }
+
+    /// Ends the relay, and returns its lines: how many frames, and what became of them.
+    fn end(mut self) -> Result<String> {
+        drop(self.0.stdin.take());
+        let mut counts = String::new();
+        self.0.stdout.take().context("the relay has no output")?.read_to_string(&mut counts)?;
+        ensure!(self.0.wait()?.success(), "the relay failed: {counts}");
+        Ok(counts)
+    }
+}
+
+/// Pings `to` from `from` with `size` bytes, which may not be fragmented.
+fn ping(from: &Computer, to: &str, size: u32) -> Result<()> {
+    from.run(&format!("ping -n -c 3 -i 0.2 -W 2 -M do -s {size} {to}")).map(|_| ())
+}
+
+/// Sends `bytes` over TCP; the receiver compares each.
+fn stream(from: &Computer, to: &Computer, bytes: u64) -> Result<()> {
+    let at = format!("{}:5001", to.address());
+    let mut receiver = to.command("");
+    let mut receiver = receiver.arg(program()).args(["receive", &at]).stdout(Stdio::piped()).spawn()?;
+    let mut ready = String::new();
+    BufReader::new(receiver.stdout.take().context("no output")?).read_line(&mut ready)?;
+    let mut sender = from.command("");
+    let sent = output(sender.arg(program()).args(["send", &at, &bytes.to_string()]));
+    if sent.is_err() {
+        receiver.kill()?;
+    }
+    let received = receiver.wait()?;
+    sent?;
+    ensure!(received.success(), "the receiver ended with {received}");
+    Ok(())
+}
+
+/// Captures the datagrams at our end while `what` is done, and returns the file.
+fn captured(name: &str, what: impl FnOnce() -> Result<()>) -> Result<PathBuf> {
+    let folder = paths::root().join("target/cable");
+    fs::create_dir_all(&folder)?;
+    let file = folder.join(name);
+    let mut command = OURS.command("tcpdump -i wire -U --immediate-mode -s 0 -w");
+    let mut tcpdump = command.arg(&file).arg("udp port 4789").stderr(Stdio::piped()).spawn()?;
+    let mut told = BufReader::new(tcpdump.stderr.take().context("no output")?);
+    // tcpdump prints its first line when it captures.
+    told.read_line(&mut String::new())?;
+    let done = what();
+    // tcpdump may not have written the last datagrams yet.
+    thread::sleep(Duration::from_millis(300));
+    OURS.run(&format!("kill -INT {}", tcpdump.id()))?;
+    told.read_to_end(&mut Vec::new())?;
+    tcpdump.wait()?;
+    done.map(|()| file)
+}
+
+/// Frames in a capture that a filter of Wireshark's lets pass.
+fn frames(file: &PathBuf, filter: &str) -> Result<usize> {
+    let mut tshark = Command::new("tshark");
+    tshark.arg("-r").arg(file).args(["-Y", filter, "-T", "fields", "-e", "frame.number"]).stderr(Stdio::null());
+    Ok(output(&mut tshark)?.lines().count())
+}
+
+/// Makes the computers, and tries everything.
+pub fn cable() -> Result<ExitCode> {
+    setup::provide(&PACKAGES)?;
+    step("building the tunnel end", || run(cargo(&paths::root()).args(["build", "--package", "tunnel"])))?;
+    let mut tally = Tally::default();
+    for mtu in [1500, 9000] {
+        let network = Network::build(mtu)?;
+        let relay = Relay::start(VNI, mtu)?;
+        reaches(mtu, &mut tally);
+        let counts = relay.end()?;
+        println!("frames of our end, underlay MTU {mtu}:\n{counts}");
+        if mtu == 1500 {
+            tally.check("a network with another number is not reached", another_network());
+        }
+        drop(network);
+    }
+    println!("{tally}");
+    Ok(if tally.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn reaches(mtu: u32, tally: &mut Tally) {
+    let largest = payload(mtu) - 28;
+    let mut check = |what: &str, result: Result<()>| tally.check(&format!("{what}, underlay MTU {mtu}"), result);
+    let capture = captured(&format!("ping-{mtu}.pcap"), || {
+        ping(&OURS, &LINUX.address(), 56)?;
+        ping(&OTHER, &OURS.address(), 56)?;
+        ping(&OURS, &LINUX.address_v6(), 56)
+    });
+    match capture {
+        Err(error) => check("ARP, neighbour discovery and ping both ways", Err(error)),
+        Ok(file) => {
+            check("ARP, neighbour discovery and ping both ways", Ok(()));
+            check("Wireshark reads each datagram", well_formed(&file));
+            check("a broadcast goes to each peer once, and a peer's frame to none", replicated(&file));
+        }
+    }
+    check("the largest frame passes", ping(&OURS, &LINUX.address(), largest));
+    check("the largest frame passes back", ping(&LINUX, &OURS.address(), largest));
+    check("a larger one is refused", refused(ping(&OURS, &LINUX.address(), largest + 1)));
+    for (from, to) in [(OURS, LINUX), (LINUX, OURS), (OTHER, OURS)] {
+        let what = format!("a stream of 64 MiB from computer {} to {}", from.0, to.0);
+        check(&what, stream(&from, &to, 64 * MEBIBYTE));
+    }
+}
+
+fn refused(result: Result<()>) -> Result<()> {
+    match result {
+        Ok(()) => bail!("it passes"),
+        Err(error) if format!("{error:#}").contains("essage too long") => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn well_formed(file: &PathBuf) -> Result<()> {
+    let (all, malformed) = (frames(file, "vxlan.vni == 7 && eth")?, frames(file, "_ws.malformed")?);
+    let captured = frames(file, "udp.port == 4789")?;
+    ensure!(all > 0 && all == captured && malformed == 0, "{all} of {captured} are VXLAN, {malformed} are malformed");
+    Ok(())
+}
+
+fn replicated(file: &PathBuf) -> Result<()> {
+    let mac = |computer: &Computer| computer.run("cat /sys/class/net/cable/address");
+    let ours = mac(&OURS)?;
+    let asked = |peer: &Computer| {
+        let (from, to) = (OURS.underlay(), peer.underlay());
+        let broadcast = "arp.opcode == 1 && eth.dst == ff:ff:ff:ff:ff:ff";
+        frames(file, &format!("ip.src == {from} && ip.dst == {to} && {broadcast} && arp.src.hw_mac == {}", ours.trim()))
+    };
+    let (first, second) = (asked(&LINUX)?, asked(&OTHER)?);
+    ensure!(first > 0 && first == second, "{first} went to one peer, and {second} to the other");
+    for peer in [LINUX, OTHER] {
+        let passed_on = frames(file, &format!("ip.src == {} && eth.src == {}", OURS.underlay(), mac(&peer)?.trim()))?;
+        ensure!(passed_on == 0, "{passed_on} frames of a peer were passed on");
+    }
+    Ok(())
+}
+
+/// The negative control: our tunnel end has another VNI.
+fn another_network() -> Result<()> {
+    let relay = Relay::start("8", 1500)?;
+    let reached = ping(&LINUX, &OURS.address(), 56);
+    let counts = relay.end()?;
+    ensure!(reached.is_err(), "it is reached");
+    ensure!(counts.contains("dropped in: OtherVni"), "nothing was dropped for it: {counts}");
+    Ok(())
+}
