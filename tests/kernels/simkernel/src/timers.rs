@@ -58,9 +58,6 @@ impl Timer {
     }
 }
 
-/// Microseconds by which a timer may be late. The clock is exact; this is what callers have to reckon with.
-pub(crate) const GRANULARITY: u32 = 1;
-
 impl Timers {
     fn now(&self) -> Duration {
         static EPOCH: OnceLock<Instant> = OnceLock::new();
