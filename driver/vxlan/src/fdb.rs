@@ -1,6 +1,6 @@
 //! The forwarding database: behind which peer each station is, learned from the frames that the peers have sent.
 //!
-//! It holds [`CAPACITY`] addresses in sets of [`WAYS`]; a lookup reads one set. A new address takes the place of the oldest in its set, so that
+//! It holds [`CAPACITY`] addresses in sets of four; a lookup reads one set. A new address takes the place of the oldest in its set, so that
 //! a flood of addresses neither grows the database nor takes longer: frames to an address that was displaced go to all peers.
 
 use crate::{ethernet::MacAddress, peers::PeerIndex};
