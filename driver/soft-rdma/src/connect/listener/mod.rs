@@ -343,7 +343,7 @@ impl<P: Platform> RunDeferred<P> for Listener<P> {
                 Err(error) if error != SocketError::NoNetwork => Err(error.into()),
                 started => Self::open(this, asked, started),
             };
-            // A close that crosses this run closes the stream, and what failed for that was canceled.
+            // The listener may be closed during this run: the consumer then hears of that, not of what failed on the closed stream.
             let listens = listens.map_err(|error| if this.state.lock().closing { Error::Canceled } else { error });
             if listens.is_err() {
                 Stream::close(this);
