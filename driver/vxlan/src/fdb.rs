@@ -69,11 +69,6 @@ impl Fdb {
         }
     }
 
-    /// Forgets all addresses.
-    pub fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     /// The addresses that are not too old.
     pub fn entries(&self, now: u32) -> impl Iterator<Item = FdbEntry> + '_ {
         self.sets.iter().flatten().flatten().copied().filter(move |entry| entry.age(now) < AGEING_SECONDS)

@@ -1,6 +1,7 @@
 //! A tunnel end of VXLAN (RFC 7348): Ethernet frames of one network to and from the peers that are listed, in UDP datagrams.
 //!
-//! [`Vtep::destination`] says to which peers a frame of the adapter goes; [`Vtep::decapsulate`] checks a datagram of a peer and returns its frame.
+//! [`vtep::Vtep::destination`] says to which peers a frame of the adapter goes; [`vtep::Vtep::decapsulate`] checks a datagram of a peer, and returns
+//! its frame.
 //! A frame that a peer has sent goes to no other peer, so that a full mesh of tunnel ends has no loop. No code here allocates, waits, calls a
 //! socket or reads a clock.
 //!
@@ -26,5 +27,3 @@ pub mod fdb;
 pub mod header;
 pub mod peers;
 pub mod vtep;
-
-pub use vtep::Vtep;

@@ -64,7 +64,7 @@ fn a_station_is_found_behind_the_peer_that_sent_its_frames() {
     assert_eq!(to(&vtep, OTHER, 1), Ok(Destination::All));
     assert_eq!(to(&vtep, BROADCAST, 1), Ok(Destination::All));
     assert_eq!(to(&vtep, STATION, AGEING_SECONDS), Ok(Destination::All), "too old");
-    // The machine has moved to another host. Of an IPv4 peer on an IPv6 socket, Windows gives the mapped address.
+    // The station has moved behind another peer. A socket of both families gives an IPv4 peer's mapped address (RFC 4291 section 2.5.5.2).
     vtep.decapsulate(ip("::ffff:192.0.2.1"), &datagram(7, &hello), 2).unwrap();
     assert_eq!(to(&vtep, STATION, 2), Ok(Destination::One(index(0))));
 }
@@ -133,8 +133,6 @@ fn a_flood_of_addresses_displaces_the_oldest_and_no_more() {
         known += usize::from(fdb.lookup(STATION, 100 + number) == Some(index(1)));
     }
     assert_eq!(known, 100_000);
-    fdb.clear();
-    assert_eq!(fdb.entries(0).count(), 0);
 }
 
 proptest! {

@@ -192,13 +192,13 @@ fn stream(from: &Computer, to: &Computer, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Captures the datagrams at our end while `what` is done, and returns the file.
-fn captured(name: &str, what: impl FnOnce() -> Result<()>) -> Result<PathBuf> {
+/// Captures what `filter` lets pass at an interface of ours while `what` is done, and returns the file.
+fn captured<T>(interface: &str, filter: &str, what: impl FnOnce() -> Result<T>) -> Result<(PathBuf, T)> {
     let folder = paths::root().join("target/cable");
     fs::create_dir_all(&folder)?;
-    let file = folder.join(name);
-    let mut command = OURS.command("tcpdump -i wire -U --immediate-mode -s 0 -w");
-    let mut tcpdump = command.arg(&file).arg("udp port 4789").stderr(Stdio::piped()).spawn()?;
+    let file = folder.join(format!("{interface}.pcap"));
+    let mut command = OURS.command(&format!("tcpdump -i {interface} -U --immediate-mode -s 0 -w"));
+    let mut tcpdump = command.arg(&file).arg(filter).stderr(Stdio::piped()).spawn()?;
     let mut told = BufReader::new(tcpdump.stderr.take().context("no output")?);
     // tcpdump prints its first line when it captures.
     told.read_line(&mut String::new())?;
@@ -208,7 +208,7 @@ fn captured(name: &str, what: impl FnOnce() -> Result<()>) -> Result<PathBuf> {
     OURS.run(&format!("kill -INT {}", tcpdump.id()))?;
     told.read_to_end(&mut Vec::new())?;
     tcpdump.wait()?;
-    done.map(|()| file)
+    done.map(|done| (file, done))
 }
 
 /// Frames in a capture that a filter of Wireshark's lets pass.
@@ -241,17 +241,19 @@ pub fn cable() -> Result<ExitCode> {
 fn reaches(mtu: u32, tally: &mut Tally) {
     let largest = payload(mtu) - 28;
     let mut check = |what: &str, result: Result<()>| tally.check(&format!("{what}, underlay MTU {mtu}"), result);
-    let capture = captured(&format!("ping-{mtu}.pcap"), || {
-        ping(&OURS, &LINUX.address(), 56)?;
-        ping(&OTHER, &OURS.address(), 56)?;
-        ping(&OURS, &LINUX.address_v6(), 56)
+    let capture = captured("cable", "arp", || {
+        captured("wire", "udp port 4789", || {
+            ping(&OURS, &LINUX.address(), 56)?;
+            ping(&OTHER, &OURS.address(), 56)?;
+            ping(&OURS, &LINUX.address_v6(), 56)
+        })
     });
     match capture {
         Err(error) => check("ARP, neighbour discovery and ping both ways", Err(error)),
-        Ok(file) => {
+        Ok((frames, (datagrams, ()))) => {
             check("ARP, neighbour discovery and ping both ways", Ok(()));
-            check("Wireshark reads each datagram", well_formed(&file));
-            check("a broadcast goes to each peer once, and a peer's frame to none", replicated(&file));
+            check("Wireshark reads each datagram", well_formed(&datagrams));
+            check("a broadcast goes to each peer once, and a peer's frame to none", replicated(&frames, &datagrams));
         }
     }
     check("the largest frame passes", ping(&OURS, &LINUX.address(), largest));
@@ -278,18 +280,18 @@ fn well_formed(file: &PathBuf) -> Result<()> {
     Ok(())
 }
 
-fn replicated(file: &PathBuf) -> Result<()> {
+/// `sent`: the ARP frames of our interface. Each request in it is in one datagram to each peer.
+fn replicated(sent: &PathBuf, datagrams: &PathBuf) -> Result<()> {
     let mac = |computer: &Computer| computer.run("cat /sys/class/net/cable/address");
-    let ours = mac(&OURS)?;
-    let asked = |peer: &Computer| {
-        let (from, to) = (OURS.underlay(), peer.underlay());
-        let broadcast = "arp.opcode == 1 && eth.dst == ff:ff:ff:ff:ff:ff";
-        frames(file, &format!("ip.src == {from} && ip.dst == {to} && {broadcast} && arp.src.hw_mac == {}", ours.trim()))
-    };
-    let (first, second) = (asked(&LINUX)?, asked(&OTHER)?);
-    ensure!(first > 0 && first == second, "{first} went to one peer, and {second} to the other");
+    let requests =
+        format!("arp.opcode == 1 && eth.dst == ff:ff:ff:ff:ff:ff && arp.src.hw_mac == {}", mac(&OURS)?.trim());
+    let sent = frames(sent, &requests)?;
+    ensure!(sent > 0, "no broadcast was sent");
     for peer in [LINUX, OTHER] {
-        let passed_on = frames(file, &format!("ip.src == {} && eth.src == {}", OURS.underlay(), mac(&peer)?.trim()))?;
+        let ours = format!("ip.src == {}", OURS.underlay());
+        let copies = frames(datagrams, &format!("{ours} && ip.dst == {} && {requests}", peer.underlay()))?;
+        ensure!(copies == sent, "of {sent} broadcasts {copies} went to {}", peer.underlay());
+        let passed_on = frames(datagrams, &format!("{ours} && eth.src == {}", mac(&peer)?.trim()))?;
         ensure!(passed_on == 0, "{passed_on} frames of a peer were passed on");
     }
     Ok(())

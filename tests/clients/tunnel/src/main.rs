@@ -38,16 +38,16 @@ enum Task {
         #[arg(long, default_value_t = 1450)]
         mtu: usize,
     },
-    /// Accept one connection, and check what comes
+    /// Accept one connection, and compare each byte that its sender sends
     Receive {
         /// Where to listen
         at: SocketAddr,
     },
-    /// Connect, and send so many bytes
+    /// Connect to a receiver, and send it bytes that it knows
     Send {
-        /// Whom to connect to
+        /// The receiver's address
         to: SocketAddr,
-        /// How many
+        /// Bytes to send
         bytes: u64,
     },
 }
