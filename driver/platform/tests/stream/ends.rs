@@ -136,7 +136,7 @@ impl End {
     /// Closes it, and waits for the end of that.
     pub(crate) fn close(this: &Arc<Self, SimKernel>) {
         Self::tell(this, |work| work.closes = true);
-        wait("the close of an end", || this.stream.is_closed());
+        wait("the close of an end", || this.work().closed);
     }
 }
 

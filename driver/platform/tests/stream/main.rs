@@ -297,6 +297,25 @@ fn a_close_ends_every_state() {
     });
 }
 
+/// One processor calls the routine of the close, another the routine of a send that has succeeded. No writer waits for the send, and no
+/// receive is under way, as the receive buffer is full. The later of the two routines calls `on_ready`.
+#[test]
+fn the_last_routine_says_that_the_close_is_over() {
+    for seed in seeds(100) {
+        let kernel = boot_seeded(seed);
+        let pair = pair();
+        let (_, a, b) = &pair;
+        a.work().holds = true;
+        End::tell(b, |work| work.data = bytes(20_000, 12));
+        kernel.flush_dpcs();
+        assert_eq!(Stream::write(a, |_| 1), 1);
+        a.work().closes = true;
+        Stream::close(a);
+        wait("the end of the close", || a.work().closed);
+        close(pair);
+    }
+}
+
 /// An accepting end closes while its listener stays, which can then accept another connection.
 #[test]
 fn an_accept_can_be_closed() {

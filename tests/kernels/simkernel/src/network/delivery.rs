@@ -12,6 +12,7 @@ use super::{At, Request, lock, with};
 use crate::{
     irql,
     processors::{self, Dpc},
+    schedule,
 };
 
 thread_local! {
@@ -51,7 +52,13 @@ fn end(request: At<Request>) {
     net.exit(request);
     let ended = net.take_ended();
     drop(locked);
-    dispatch(ended, None);
+    if !ended.is_empty() {
+        dispatch(ended, None);
+        // Another processor may call the routine of the close before this one calls that of the request.
+        for _ in 0..schedule::choose(16) {
+            schedule::occasion("complete", request.addr());
+        }
+    }
     wake();
     let (Some(done), Some(result)) = (done, result) else { return };
     let before = IN_ROUTINE.replace(true);
