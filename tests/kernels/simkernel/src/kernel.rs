@@ -107,7 +107,7 @@ unsafe impl Platform for SimKernel {
     }
 
     fn timer_granularity() -> u32 {
-        0
+        timers::granularity()
     }
 
     fn new_event() -> Event {

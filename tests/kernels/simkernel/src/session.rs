@@ -189,6 +189,11 @@ impl Session {
         timers::advance(time);
     }
 
+    /// Sets the granularity that the driver is told, until the session ends. The timers stay exact.
+    pub fn set_timer_granularity(&self, microseconds: u32) {
+        timers::set_granularity(microseconds);
+    }
+
     /// Ends the session as dropping it does, but gives the ledger instead of panicking.
     #[must_use]
     pub fn finish(mut self) -> Ledger {

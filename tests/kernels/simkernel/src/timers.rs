@@ -17,7 +17,8 @@ use crate::{
     violation::Breach,
 };
 
-static TIMERS: Mutex<Timers> = Mutex::new(Timers { set: BTreeMap::new(), number: 0, held: None, simulated: false });
+static TIMERS: Mutex<Timers> =
+    Mutex::new(Timers { set: BTreeMap::new(), number: 0, held: None, simulated: false, granularity: 0 });
 static CHANGED: Condvar = Condvar::new();
 static START: Once = Once::new();
 
@@ -50,6 +51,8 @@ struct Timers {
     held: Option<Duration>,
     /// Whether the scheduler moves it on.
     simulated: bool,
+    /// Microseconds by which the driver has to expect a timer to be late. The timers are exact.
+    granularity: u32,
 }
 
 impl Timer {
@@ -186,4 +189,13 @@ pub(crate) fn reset() {
     timers.set.clear();
     timers.held = None;
     timers.simulated = false;
+    timers.granularity = 0;
+}
+
+pub(crate) fn granularity() -> u32 {
+    lock_table(&TIMERS).granularity
+}
+
+pub(crate) fn set_granularity(microseconds: u32) {
+    lock_table(&TIMERS).granularity = microseconds;
 }
