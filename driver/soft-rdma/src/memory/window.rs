@@ -31,6 +31,21 @@ struct State<P: Platform> {
     accesses: u32,
 }
 
+impl<P: Platform> State<P> {
+    /// Ends the binding, if there is one, and takes it out, to be dropped without the lock. `Err`: an access through the binding is under way.
+    fn take_binding(&mut self) -> Result<Option<Binding<P>>, AccessUnderWay> {
+        if self.leaving.is_none() {
+            self.leaving = self.binding.take();
+        }
+        if self.leaving.is_some() && self.accesses > 0 {
+            return Err(AccessUnderWay);
+        }
+        Ok(self.leaving.take())
+    }
+}
+
+struct AccessUnderWay;
+
 /// A binding. The region counts the binding while `counted` is set, and stays referenced until the binding is dropped.
 struct Binding<P: Platform> {
     queue_pair: Weak<QueuePair<P>, P>,
@@ -164,15 +179,10 @@ impl<P: Platform> MemoryWindow<P> {
         if !state.binding.iter().chain(&state.leaving).any(is_meant) {
             return None;
         }
-        if state.leaving.is_none() {
-            state.leaving = state.binding.take();
-        }
-        if state.leaving.is_some() && state.accesses > 0 {
-            return Some(Invalidation::Busy);
-        }
-        let ended = state.leaving.take();
+        let Ok(ended) = state.take_binding() else { return Some(Invalidation::Busy) };
         drop(state);
-        ended.map(|_binding| Invalidation::Done)
+        drop(ended);
+        Some(Invalidation::Done)
     }
 
     /// Whether `token` is valid for the peer of `queue_pair`; `None`: `token` is not the token of the present binding.
@@ -228,29 +238,23 @@ impl<P: Platform> Bind<P> {
         state.posted = self.token;
     }
 
-    /// Carries the bind out. A bound window is invalidated first. `Busy`: an access through the earlier binding is under way, or another queue pair
-    /// bound the window in between.
+    /// Carries the bind out. A bound window is invalidated first, also if the bind then fails. `Busy`: an access through the earlier binding is
+    /// under way.
     pub(crate) fn run(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<Invalidation, Error> {
-        if self.window.end_binding(|_| true) == Some(Invalidation::Busy) {
-            return Ok(Invalidation::Busy);
-        }
-        self.region.begin_binding(self.bind_range)?;
-        let binding = Binding {
+        let binding = self.region.begin_binding(self.bind_range).map(|()| Binding {
             queue_pair: Arc::downgrade(queue_pair),
             region: self.region.clone(),
             bind_range: self.bind_range,
             token: self.token,
             counted: true,
-        };
+        });
+        // Declared after `binding`: a binding that is not used is dropped without the lock.
         let mut state = self.window.state.lock();
-        // Another queue pair has bound the window in between: that binding must end first.
-        if state.binding.is_some() || state.leaving.is_some() {
-            drop(state);
-            drop(binding);
-            return Ok(Invalidation::Busy);
-        }
-        state.binding = Some(binding);
-        Ok(Invalidation::Done)
+        let Ok(ended) = state.take_binding() else { return Ok(Invalidation::Busy) };
+        let bound = binding.map(|binding| state.binding = Some(binding));
+        drop(state);
+        drop(ended);
+        bound.map(|()| Invalidation::Done)
     }
 }
 
