@@ -86,6 +86,7 @@ pub const NUMBERS: &[&[Number]] = &[
     crate::ndis::miniport::SHUTDOWN_ACTIONS,
     crate::ndis::ndk::NDK_NUMBERS,
     crate::ndis::net_buffer::SEND_FLAGS,
+    crate::ndis::net_buffer::RECEIVE_FLAGS,
     crate::ndis::oid::REQUEST_TYPES,
     crate::ndis::oid::OIDS,
     crate::ndis::pnp::DEVICE_PNP_EVENTS,

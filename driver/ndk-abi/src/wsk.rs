@@ -1,4 +1,4 @@
-//! The part of Winsock Kernel that TCP needs: registration, capture of the provider, and sockets.
+//! The part of Winsock Kernel that TCP and UDP need: registration, capture of the provider, and sockets.
 //!
 //! Dispatch tables belong to the WSK provider, and newer versions append entries: read single fields, never copy a
 //! table. Entries that SoftNDK does not call are plain pointers. All functions of sockets run at IRQL <= DISPATCH_LEVEL
@@ -7,7 +7,14 @@
 
 use core::ffi::c_void;
 
-use crate::{sockaddr::SOCKADDR, status::NTSTATUS, wdm::MDL};
+use crate::{
+    sockaddr::SOCKADDR,
+    status::NTSTATUS,
+    wdm::{GUID, MDL},
+};
+
+/// The identity of WSK's own events, for [`WSK_EVENT_CALLBACK_CONTROL`].
+pub const NPI_WSK_INTERFACE_ID: GUID = GUID::from_u128(0x2227e803_8d8b_11d4_abad_009027719e09);
 
 c_consts! { WSK_VERSIONS: u16;
     /// `MAKE_WSK_VERSION(1, 0)`.
@@ -19,13 +26,24 @@ c_consts! { WSK_NUMBERS: u32;
     WSK_NO_WAIT = 0;
     WSK_FLAG_LISTEN_SOCKET = 1;
     WSK_FLAG_CONNECTION_SOCKET = 2;
+    WSK_FLAG_DATAGRAM_SOCKET = 4;
+    /// WskReceiveFromEvent: WSK calls at DISPATCH_LEVEL.
+    WSK_FLAG_AT_DISPATCH_LEVEL = 8;
     /// WskSend: the transport sends the data, and data queued before it, at once.
     WSK_FLAG_NODELAY = 2;
     IPPROTO_TCP = 6;
+    IPPROTO_UDP = 17;
+    /// `WskSetOption`, a type of WskControlSocket.
+    WSK_SET_OPTION = 0;
+    SOL_SOCKET = 0xFFFF;
+    /// Enables event callbacks; the input is a WSK_EVENT_CALLBACK_CONTROL. Without an IRP.
+    SO_WSK_EVENT_CALLBACK = 0x4002;
+    WSK_EVENT_RECEIVE_FROM = 0x100;
 }
 
 c_consts! { SOCKET_TYPES: u16;
     SOCK_STREAM = 1;
+    SOCK_DGRAM = 2;
 }
 
 c_structs! { WSK_SOCKET_LAYOUTS:
@@ -102,6 +120,37 @@ c_structs! { WSK_SOCKET_LAYOUTS:
         0x40 WskDisconnect: Option<PFN_WSK_DISCONNECT>,
         0x48 WskRelease: *mut c_void,
     }
+
+    /// The functions of a datagram socket that all versions of WSK have.
+    prefix WSK_PROVIDER_DATAGRAM_DISPATCH, size 0x38 {
+        0x00 WskControlSocket: Option<PFN_WSK_CONTROL_SOCKET>,
+        0x08 WskCloseSocket: Option<PFN_WSK_CLOSE_SOCKET>,
+        0x10 WskBind: Option<PFN_WSK_BIND>,
+        0x18 WskSendTo: Option<PFN_WSK_SEND_TO>,
+        0x20 WskReceiveFrom: *mut c_void,
+        0x28 WskRelease: Option<PFN_WSK_RELEASE_DATAGRAM_INDICATION_LIST>,
+        0x30 WskGetLocalAddress: Option<PFN_WSK_GET_LOCAL_ADDRESS>,
+    }
+
+    /// The event callbacks of a datagram socket.
+    struct WSK_CLIENT_DATAGRAM_DISPATCH, size 0x8 {
+        0x00 WskReceiveFromEvent: Option<PFN_WSK_RECEIVE_FROM_EVENT>,
+    }
+
+    /// Datagrams that WSK indicates, linked by `Next`.
+    struct WSK_DATAGRAM_INDICATION, size 0x38 {
+        0x00 Next: *mut WSK_DATAGRAM_INDICATION,
+        0x08 Buffer: WSK_BUF,
+        0x20 ControlInfo: *mut c_void,
+        0x28 ControlInfoLength: u32,
+        0x30 RemoteAddress: *mut SOCKADDR,
+    }
+
+    /// The input of SO_WSK_EVENT_CALLBACK.
+    struct WSK_EVENT_CALLBACK_CONTROL, size 0x10 {
+        0x00 NpiId: *const GUID,
+        0x08 EventMask: u32,
+    }
 }
 
 c_fns! { WSK_SOCKET_PROTOTYPES:
@@ -150,6 +199,46 @@ c_fns! { WSK_SOCKET_PROTOTYPES:
 
     /// Receives at least one byte; 0 bytes: the peer sends no more.
     fn PFN_WSK_RECEIVE(Socket: *mut WSK_SOCKET, Buffer: *mut WSK_BUF, Flags: u32, Irp: *mut c_void) -> NTSTATUS;
+
+    /// Sets an option, gets one, or does something else that a control code names. Without an IRP the call is synchronous.
+    fn PFN_WSK_CONTROL_SOCKET(
+        Socket: *mut WSK_SOCKET,
+        RequestType: u32,
+        ControlCode: u32,
+        Level: u32,
+        InputSize: usize,
+        InputBuffer: *mut c_void,
+        OutputSize: usize,
+        OutputBuffer: *mut c_void,
+        OutputSizeReturned: *mut usize,
+        Irp: *mut c_void,
+    ) -> NTSTATUS;
+
+    /// Sends a datagram from a bound socket. WSK uses the MDLs until the IRP is completed, the WSK_BUF and the address only
+    /// during the call.
+    fn PFN_WSK_SEND_TO(
+        Socket: *mut WSK_SOCKET,
+        Buffer: *mut WSK_BUF,
+        Flags: u32,
+        RemoteAddress: *mut SOCKADDR,
+        ControlInfoLength: u32,
+        ControlInfo: *mut c_void,
+        Irp: *mut c_void,
+    ) -> NTSTATUS;
+
+    /// Gives back datagrams whose event callback has returned STATUS_PENDING.
+    fn PFN_WSK_RELEASE_DATAGRAM_INDICATION_LIST(
+        Socket: *mut WSK_SOCKET,
+        DatagramIndication: *mut WSK_DATAGRAM_INDICATION,
+    ) -> NTSTATUS;
+
+    /// The client's: datagrams have arrived. STATUS_SUCCESS: the client has used them; STATUS_PENDING: the client keeps them
+    /// until WskRelease. Null: the socket is to be closed. The client waits for no request in the callback.
+    fn PFN_WSK_RECEIVE_FROM_EVENT(
+        SocketContext: *mut c_void,
+        Flags: u32,
+        DataIndication: *mut WSK_DATAGRAM_INDICATION,
+    ) -> NTSTATUS;
 
     /// Ends the sending side, after the sends that are under way.
     fn PFN_WSK_DISCONNECT(Socket: *mut WSK_SOCKET, Buffer: *mut WSK_BUF, Flags: u32, Irp: *mut c_void) -> NTSTATUS;

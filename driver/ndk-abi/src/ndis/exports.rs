@@ -7,10 +7,10 @@ use core::ffi::c_void;
 use super::{
     NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_PARAMETER, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_HANDLE,
     NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_OID_REQUEST, NDIS_PARAMETER_TYPE, NDIS_PORT_NUMBER,
-    NDIS_STATUS_INDICATION, NET_BUFFER_LIST, NET_PNP_EVENT_NOTIFICATION,
+    NDIS_STATUS_INDICATION, NET_BUFFER_LIST, NET_BUFFER_LIST_POOL_PARAMETERS, NET_PNP_EVENT_NOTIFICATION,
 };
 use crate::status::NDIS_STATUS;
-use crate::wdm::UNICODE_STRING;
+use crate::wdm::{MDL, UNICODE_STRING};
 
 c_fns! { EXPORT_PROTOTYPES:
     /// Registers the driver; calls its SetOptions handler before it returns. IRQL PASSIVE_LEVEL.
@@ -128,6 +128,29 @@ c_fns! { EXPORT_PROTOTYPES:
         NumberOfNetBufferLists: u32,
         ReceiveFlags: u32,
     );
+
+    /// Makes a pool of NET_BUFFER_LISTs, or returns null; takes the handle of the adapter. IRQL at most DISPATCH_LEVEL.
+    fn PFN_NdisAllocateNetBufferListPool(
+        NdisHandle: NDIS_HANDLE,
+        Parameters: *const NET_BUFFER_LIST_POOL_PARAMETERS,
+    ) -> NDIS_HANDLE;
+
+    /// Deletes a pool, all of whose lists are freed. IRQL at most DISPATCH_LEVEL.
+    fn PFN_NdisFreeNetBufferListPool(PoolHandle: NDIS_HANDLE);
+
+    /// Allocates a list of one NET_BUFFER from a pool that was made with `fAllocateNetBuffer`, or returns null. IRQL at most
+    /// DISPATCH_LEVEL.
+    fn PFN_NdisAllocateNetBufferAndNetBufferList(
+        PoolHandle: NDIS_HANDLE,
+        ContextSize: u16,
+        ContextBackFill: u16,
+        MdlChain: *mut MDL,
+        DataOffset: u32,
+        DataLength: usize,
+    ) -> *mut NET_BUFFER_LIST;
+
+    /// Frees a list, and its NET_BUFFER if they were allocated together. IRQL at most DISPATCH_LEVEL.
+    fn PFN_NdisFreeNetBufferList(NetBufferList: *mut NET_BUFFER_LIST);
 
     /// Completes a pause that pended. IRQL at most DISPATCH_LEVEL.
     fn PFN_NdisMPauseComplete(MiniportAdapterHandle: NDIS_HANDLE);

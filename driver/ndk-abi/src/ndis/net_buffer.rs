@@ -3,7 +3,7 @@
 
 use core::ffi::c_void;
 
-use super::NDIS_HANDLE;
+use super::{NDIS_HANDLE, NDIS_OBJECT_HEADER};
 use crate::status::NDIS_STATUS;
 use crate::wdm::MDL;
 
@@ -12,6 +12,15 @@ c_consts! { SEND_FLAGS: u32;
     NDIS_SEND_FLAGS_DISPATCH_LEVEL = 0x1;
     /// Flag of a send's completion: the miniport calls at DISPATCH_LEVEL.
     NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL = 0x1;
+}
+
+c_consts! { RECEIVE_FLAGS: u32;
+    /// Flag of an indication: the miniport calls at DISPATCH_LEVEL.
+    NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL = 0x1;
+    /// Flag of an indication: the lists are the miniport's again when the call returns, and are not returned.
+    NDIS_RECEIVE_FLAGS_RESOURCES = 0x2;
+    /// Flag of a return: NDIS calls at DISPATCH_LEVEL.
+    NDIS_RETURN_FLAGS_DISPATCH_LEVEL = 0x1;
 }
 
 c_structs! { NET_BUFFER_LAYOUTS:
@@ -44,5 +53,15 @@ c_structs! { NET_BUFFER_LAYOUTS:
         0x1c Padding1: [u8; 4],
         0x20 MdlChain: *mut MDL,
         0x28 DataOffset: u32,
+    }
+
+    /// The input of NdisAllocateNetBufferListPool.
+    struct NET_BUFFER_LIST_POOL_PARAMETERS, size 0x10 {
+        0x00 Header: NDIS_OBJECT_HEADER,
+        0x04 ProtocolId: u8,
+        0x05 fAllocateNetBuffer: u8,
+        0x06 ContextSize: u16,
+        0x08 PoolTag: u32,
+        0x0c DataSize: u32,
     }
 }
