@@ -10,6 +10,7 @@ pub use windows_sys::{
     Win32::Foundation::UNICODE_STRING,
 };
 
+pub mod linux;
 pub mod ntoskrnl;
 pub mod workers;
 

@@ -4,16 +4,18 @@
 //!
 //! Nothing here waits but for [`Poll`]. Errors are the NTSTATUS that WSK would give.
 
-mod call;
+mod errors;
 
 use std::time::Duration;
 
+pub(super) use kernel::linux::File;
+use kernel::linux::{Errno, Syscall, call, plain};
 use ndk_abi::{
     describe::ZeroInit,
     sockaddr::{AF_INET, AF_INET6, SOCKADDR_INET},
 };
 
-use call::{Errno, Syscall, call, plain};
+use errors::meaning;
 
 /// The way there and back, simulated.
 const BETWEEN_COMPUTERS: Duration = Duration::from_millis(2);
@@ -48,9 +50,6 @@ const EPOLLET: u32 = 1 << 31;
 /// Sockets of which one wait tells at most: few, so that jobs do not wait for many.
 const EVENTS: usize = 8;
 
-/// A file of Linux.
-pub(super) type File = i32;
-
 /// Bytes in one piece (struct iovec).
 #[repr(C)]
 pub(super) struct Part {
@@ -83,7 +82,7 @@ fn unless_later<T>(result: std::result::Result<T, Errno>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(Errno::EAGAIN | Errno::EALREADY | Errno::EINPROGRESS) => Ok(None),
-        Err(error) => Err(error.meaning()),
+        Err(error) => Err(meaning(error)),
     }
 }
 
@@ -110,14 +109,14 @@ fn set<T>(socket: File, level: usize, option: usize, value: &T) -> Result<()> {
     // SAFETY: a value of this size, which is read.
     unsafe { call(Syscall::SetSockOpt, [socket as usize, level, option, value, size_of::<T>(), 0]) }
         .map(drop)
-        .map_err(Errno::meaning)
+        .map_err(meaning)
 }
 
 /// A stream socket.
 pub(super) fn stream(family: u16) -> Result<File> {
     let domain = if family == AF_INET6 { LINUX_AF_INET6 } else { family };
-    let socket = plain(Syscall::Socket, domain.into(), [SOCK_STREAM | CLOEXEC | NONBLOCK, IPPROTO_TCP])
-        .map_err(Errno::meaning)?;
+    let socket =
+        plain(Syscall::Socket, domain.into(), [SOCK_STREAM | CLOEXEC | NONBLOCK, IPPROTO_TCP]).map_err(meaning)?;
     let socket = socket as File;
     if family == AF_INET6 {
         set(socket, IPPROTO_IPV6, IPV6_V6ONLY, &1_u32).inspect_err(|_| close(socket, false))?;
@@ -142,7 +141,7 @@ pub(super) fn bind_to_unused(socket: File, address: SOCKADDR_INET) -> Result<()>
     // SAFETY: an address of that length, which is read.
     unsafe { call(Syscall::Bind, [socket as usize, (&raw const address).expose_provenance(), length, 0, 0, 0]) }
         .map(drop)
-        .map_err(Errno::meaning)
+        .map_err(meaning)
 }
 
 pub(super) fn no_delay(socket: File, on: bool) -> Result<()> {
@@ -152,7 +151,7 @@ pub(super) fn no_delay(socket: File, on: bool) -> Result<()> {
 /// The connections that it accepts have from it that their address may be used again.
 pub(super) fn start_listening(socket: File) -> Result<()> {
     reuse(socket)?;
-    plain(Syscall::Listen, socket, [BACKLOG, 0]).map(drop).map_err(Errno::meaning)
+    plain(Syscall::Listen, socket, [BACKLOG, 0]).map(drop).map_err(meaning)
 }
 
 /// The own address, or the peer's.
@@ -162,7 +161,7 @@ pub(super) fn address(socket: File, own: bool) -> Result<SOCKADDR_INET> {
     let name = if own { Syscall::GetSockName } else { Syscall::GetPeerName };
     let places = [(&raw mut address).expose_provenance(), (&raw mut length).expose_provenance()];
     // SAFETY: a place for an address of this length.
-    unsafe { call(name, [socket as usize, places[0], places[1], 0, 0, 0]) }.map_err(Errno::meaning)?;
+    unsafe { call(name, [socket as usize, places[0], places[1], 0, 0, 0]) }.map_err(meaning)?;
     if address.si_family() == LINUX_AF_INET6 {
         address.Ipv6.sin6_family = AF_INET6;
     }
@@ -232,12 +231,12 @@ pub(super) fn error(socket: File) -> Result<()> {
     let places = [(&raw mut error).expose_provenance(), (&raw mut length).expose_provenance()];
     // SAFETY: a place for a number of this length.
     unsafe { call(Syscall::GetSockOpt, [socket as usize, SOL_SOCKET, SO_ERROR, places[0], places[1], 0]) }
-        .map_err(Errno::meaning)?;
-    if error == 0 { Ok(()) } else { Err(Errno(error).meaning()) }
+        .map_err(meaning)?;
+    if error == 0 { Ok(()) } else { Err(meaning(Errno(error))) }
 }
 
 pub(super) fn finish(socket: File) -> Result<()> {
-    plain(Syscall::Shutdown, socket, [SHUT_WR, 0]).map(drop).map_err(Errno::meaning)
+    plain(Syscall::Shutdown, socket, [SHUT_WR, 0]).map(drop).map_err(meaning)
 }
 
 /// Closes a socket, by a reset if so asked.
@@ -259,8 +258,8 @@ pub(super) struct Poll {
 
 impl Poll {
     pub(super) fn new() -> Result<Self> {
-        let epoll = plain(Syscall::EpollCreate1, CLOEXEC as File, [0, 0]).map_err(Errno::meaning)? as File;
-        let bell = plain(Syscall::EventFd2, 0, [CLOEXEC | NONBLOCK, 0]).map_err(Errno::meaning)? as File;
+        let epoll = plain(Syscall::EpollCreate1, CLOEXEC as File, [0, 0]).map_err(meaning)? as File;
+        let bell = plain(Syscall::EventFd2, 0, [CLOEXEC | NONBLOCK, 0]).map_err(meaning)? as File;
         let poll = Self { epoll, bell };
         poll.watch(bell, 0).map(|()| poll)
     }
@@ -272,7 +271,7 @@ impl Poll {
         // SAFETY: an event, which is read.
         unsafe { call(Syscall::EpollCtl, [self.epoll as usize, EPOLL_CTL_ADD, file as usize, event, 0, 0]) }
             .map(drop)
-            .map_err(Errno::meaning)
+            .map_err(meaning)
     }
 
     /// Ends a wait, or the next one.
@@ -290,7 +289,7 @@ impl Poll {
         let place = (&raw mut events).expose_provenance();
         // SAFETY: `place` has room for `events.len()` events, and Linux writes no more; -1: epoll_wait has no limit of time.
         let count = unsafe { call(Syscall::EpollWait, [self.epoll as usize, place, events.len(), milliseconds, 0, 0]) }
-            .map_err(Errno::meaning)?;
+            .map_err(meaning)?;
         let mut keys = events[..count].iter().map(|event| event.key).collect::<Vec<_>>();
         if keys.contains(&0) {
             let mut rung = 0_u64;
