@@ -10,7 +10,7 @@ use users::{
     User, World,
     rings::{Ringed, connect, push},
     start,
-    user::{handle, work},
+    user::{Answer, handle, work},
 };
 use zerocopy::IntoBytes;
 
@@ -185,5 +185,35 @@ fn a_connect_right_after_a_cancelled_one_is_that_of_its_queue_pair() {
         assert_eq!(user.call(IOCTL_ND_CONNECTOR_COMPLETE_CONNECT, &handle(from.connector)), STATUS_SUCCESS);
         assert_eq!(accepted.wait(), STATUS_SUCCESS);
         assert_eq!([&other, &own].map(state), [0, SOFTNDK_RING_CONNECTED], "seed {seed}");
+    }
+}
+
+/// A connect may be cancelled before NdkConnect refuses it, and the next connect may begin in between. The connector stays in the next one.
+#[test]
+fn a_connect_goes_on_beside_a_cancelled_one_that_fails() {
+    for seed in seeds(100) {
+        let _session = boot_seeded(seed);
+        let device = start();
+        let (user, peer) = (User::new(&device), User::new(&device));
+        let (from, at) = (World::new(&user), World::listening(&peer));
+        let to = address(&peer, at.listener);
+        let occupied = user.qp(from.pd, from.cq);
+        assert!(user.connect(connector(&user, &from), occupied, to, b"").is_pending());
+        let mut next = None;
+        scope(|scope| {
+            scope.spawn(|| {
+                let status = user.connect(from.connector, occupied, to, b"").wait();
+                assert!(matches!(status, STATUS_CANCELLED | STATUS_CONNECTION_ACTIVE), "seed {seed}: {status}");
+            });
+            scope.spawn(|| {
+                while next.is_none() {
+                    assert_eq!(user.call(IOCTL_ND_CONNECTOR_CANCEL_IO, &handle(from.connector)), STATUS_SUCCESS);
+                    next = Some(user.connect(from.connector, from.qp, to, b"")).filter(Answer::is_pending);
+                    pause();
+                }
+            });
+        });
+        let third = user.connect(from.connector, from.qp, to, b"");
+        assert_eq!(third.returned, STATUS_CONNECTION_ACTIVE, "seed {seed}: the connector is idle");
     }
 }
