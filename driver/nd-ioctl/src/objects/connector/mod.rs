@@ -261,10 +261,11 @@ impl<H: Host> Connector<H> {
         Ok((connection, before))
     }
 
-    /// Moves back to phase `to`: the operation did not begin.
-    fn retreat(&self, link: &Link<H>, from: Phase, to: Phase) {
+    /// Moves back to phase `to`: the operation on `link` did not begin. A thread that moves the connector on in the meantime takes the
+    /// connection with that link.
+    fn retreat(&self, link: &Link<H>, to: Phase) {
         let mut state = self.state.lock();
-        if state.phase == from && state.is_current(link) {
+        if state.is_current(link) {
             state.phase = to;
         }
     }
@@ -401,7 +402,7 @@ fn handle_inline_status<H: Host>(
         STATUS_SUCCESS => Link::completed(connection.context(), STATUS_SUCCESS),
         status => {
             let request = connection.context().ended();
-            connector.retreat(connection.context(), during, before);
+            connector.retreat(connection.context(), before);
             connection.context().finish(request, during.nd_status(status));
         }
     }

@@ -184,7 +184,7 @@ pub(crate) fn complete_connect<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> 
         Err(status) => return finish(sent.request, Err(NTSTATUS::into(status))),
     };
     if let Err(status) = pend(sent, &connector, &connection, Event::Setup) {
-        connector.retreat(connection.context(), Phase::Completing, Phase::Offered);
+        connector.retreat(connection.context(), Phase::Offered);
         return status;
     }
     handle_inline_status(&connector, &connection, (Phase::Offered, Phase::Completing), connection.complete_connect());
@@ -209,7 +209,7 @@ pub(crate) fn accept<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTATUS {
     };
     connector.connects(&qp);
     if let Err(status) = pend(sent, &connector, &connection, Event::Setup) {
-        connector.retreat(connection.context(), Phase::Accepting, Phase::Requested);
+        connector.retreat(connection.context(), Phase::Requested);
         return status;
     }
     let status = connection.accept(&qp.ndk, &data.offer(limits));
@@ -224,7 +224,7 @@ pub(crate) fn reject<H: Host>(handles: &Handles<H>, request: &H::Request) -> Rep
     let data = PrivateData::read(request, input.CbPrivateDataOffset, input.CbPrivateDataLength)?;
     let (connection, before) = connector.begin(&[Phase::Requested, Phase::Offered], Phase::Ended)?;
     if let Err(status) = connection.reject(data.bytes()) {
-        connector.retreat(connection.context(), Phase::Ended, before);
+        connector.retreat(connection.context(), before);
         return Err(status.into());
     }
     connection.context().notify_disconnected(&connector);
@@ -315,7 +315,7 @@ pub(crate) fn disconnect<H: Host>(handles: &Handles<H>, sent: Sent<H>) -> NTSTAT
         Err(status) => return finish(sent.request, Err(NTSTATUS::into(status))),
     };
     if let Err(status) = pend(sent, &connector, &connection, Event::Disconnect) {
-        connector.retreat(connection.context(), Phase::Disconnecting, Phase::Established);
+        connector.retreat(connection.context(), Phase::Established);
         return status;
     }
     handle_inline_status(&connector, &connection, (Phase::Established, Phase::Disconnecting), connection.disconnect());
