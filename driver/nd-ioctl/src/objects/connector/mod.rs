@@ -321,10 +321,12 @@ impl<H: Host> Connector<H> {
         let connection = state.connection.clone();
         drop(state);
         let Some(qp) = qp.as_ref().and_then(Weak::upgrade) else { return };
+        // A queue pair that this connector has not connected stays as it is: another connector may connect it, or have connected it.
+        if phase == Phase::Ended && !qp.is_of(self) {
+            return;
+        }
         match phase {
-            // A queue pair that this connector has not connected stays as it is: another connector may connect it, or have connected it.
-            Phase::Ended if qp.is_of(self) => Qp::disconnected(&qp),
-            Phase::Ended => {}
+            Phase::Ended => Qp::disconnected(&qp),
             _ if peer_gone => Qp::peer_gone(&qp),
             Phase::Established => {
                 let limits = connection.as_ref().and_then(|connection| connection.read_limits().ok());
