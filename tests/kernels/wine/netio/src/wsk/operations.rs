@@ -1,5 +1,5 @@
-//! What is under way on sockets. The thread of the socket's kind begins and ends what may wait (`port.rs`), or the call does; a cancel comes on
-//! the thread of connections.
+//! What is under way on sockets. The thread of the socket's kind begins, ends and cancels what may wait (`port.rs`), or the call begins and
+//! ends it.
 
 use std::{
     collections::VecDeque,

@@ -81,7 +81,7 @@ fn at_some_level(turn: usize, body: impl FnOnce()) {
 
 /// Makes the threads ready.
 pub(super) fn prepare() {
-    for kind in [Kind::Listener, Kind::Connection] {
+    for kind in Kind::ALL {
         Port::of(kind).poll();
     }
 }

@@ -135,8 +135,9 @@ impl Request {
     pub(super) fn allow_cancel(&self) -> bool {
         // SAFETY: the context belongs to whom the IRP was given.
         unsafe {
-            (*self.irp.get()).Tail.Overlay.Anonymous1.Anonymous.DriverContext[0] =
-                std::ptr::without_provenance_mut(self.number as usize);
+            let own = &mut (*self.irp.get()).Tail.Overlay.Anonymous1.Anonymous.DriverContext;
+            own[0] = std::ptr::without_provenance_mut(self.number as usize);
+            own[1] = std::ptr::without_provenance_mut(self.kind as usize);
         }
         self.cancel_routine().store(cancel as *mut c_void, Ordering::SeqCst);
         // SAFETY: a field that IoCancelIrp writes.
@@ -160,11 +161,12 @@ impl Request {
 /// The cancel routine of requests that wait.
 unsafe extern "system" fn cancel(_device: *mut DEVICE_OBJECT, irp: *mut IRP) {
     // SAFETY: the IRP is not completed as long as the lock is held.
-    let (number, irql) =
-        unsafe { ((*irp).Tail.Overlay.Anonymous1.Anonymous.DriverContext[0] as u64, (*irp).CancelIrql) };
+    let (own, irql) = unsafe { ((*irp).Tail.Overlay.Anonymous1.Anonymous.DriverContext, (*irp).CancelIrql) };
     // SAFETY: held on entry.
     unsafe { ntoskrnl::IoReleaseCancelSpinLock(irql) };
-    port::post(Kind::Connection, move || socket::cancel(number));
+    let number = own[0] as u64;
+    let kind = Kind::ALL.into_iter().find(|kind| *kind as usize == own[1] as usize).unwrap_or(Kind::Connection);
+    port::post(kind, move || socket::cancel(number));
 }
 
 /// In place of the client's routine.

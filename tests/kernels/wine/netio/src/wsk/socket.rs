@@ -28,6 +28,10 @@ pub(super) enum Kind {
     Connection,
 }
 
+impl Kind {
+    pub(super) const ALL: [Self; 2] = [Self::Listener, Self::Connection];
+}
+
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -131,7 +135,8 @@ pub(super) fn proceed(name: usize) {
     }
 }
 
-/// The client cancels a request: it ends soon, if it is found. By the thread of connections.
+/// The client cancels a request: it ends soon, if it is found. By the thread of its kind, so that a close of the socket
+/// comes before or behind all of it.
 pub(super) fn cancel(number: u64) {
     let sockets: Vec<_> = lock(&SOCKETS).values().cloned().collect();
     let found = sockets.iter().find_map(|socket| lock(&socket.state).under_way.take_one(number));
