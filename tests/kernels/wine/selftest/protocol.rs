@@ -42,7 +42,7 @@ pub struct Memory {
 }
 
 /// Groups of checks that must pass, in order.
-pub const CHECKS: [&str; 22] = [
+pub const CHECKS: [&str; 26] = [
     "irql",
     "cr8",
     "spin locks",
@@ -65,10 +65,14 @@ pub const CHECKS: [&str; 22] = [
     "wsk: disconnects",
     "dpc: one at a time on a processor",
     "wsk: requests that end within their calls",
+    "wsk: datagrams",
+    "wsk: datagrams that are retained",
+    "wsk: datagrams that are not accepted",
+    "wsk: datagram sockets that end",
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 66] = [
+pub const PLANTED: [&str; 85] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -135,6 +139,25 @@ pub const PLANTED: [&str; 66] = [
     "a WSK request whose completion routine is not called at an error",
     "WskSend after WskDisconnect",
     "WskDisconnect twice",
+    "WskConnect of a datagram socket",
+    "WskSendTo before WskBind",
+    "callbacks that are enabled by an IRP",
+    "callbacks of another NPI",
+    "callbacks that are enabled by too short an input",
+    "callbacks that are enabled before WskBind",
+    "callbacks of a socket without functions",
+    "callbacks of another event",
+    "WskControlSocket above DISPATCH_LEVEL",
+    "WskSendTo of more bytes than the MDLs describe",
+    "WskSendTo to an address of another family",
+    "a WskReceiveFromEvent that fails",
+    "a WskReceiveFromEvent that returns at another level",
+    "WskRelease of a list that WskReceiveFromEvent does not keep",
+    "WskCloseSocket before WskRelease",
+    "WskRelease twice",
+    "WskRelease of another list than was retained",
+    "WskRelease after WskCloseSocket",
+    "a write to datagrams that were given back",
 ];
 
 /// Number of the request that leaks: 100 bytes of pool, one MDL, one registration with WSK.

@@ -41,10 +41,12 @@ impl Errno {
     pub const ENOMEM: Self = Self(12);
     pub const EACCES: Self = Self(13);
     pub const EFAULT: Self = Self(14);
+    pub const EINVAL: Self = Self(22);
     pub const ENFILE: Self = Self(23);
     pub const EMFILE: Self = Self(24);
     pub const EPIPE: Self = Self(32);
     pub const ENOTSOCK: Self = Self(88);
+    pub const EMSGSIZE: Self = Self(90);
     pub const EADDRINUSE: Self = Self(98);
     pub const EADDRNOTAVAIL: Self = Self(99);
     pub const ENETUNREACH: Self = Self(101);

@@ -1,4 +1,4 @@
-//! Stand-in for `netio.sys`: the addresses of TCP/IP, and Winsock Kernel over TCP of Linux.
+//! Stand-in for `netio.sys`: the addresses of TCP/IP, and Winsock Kernel over TCP and UDP of Linux.
 #![allow(non_snake_case, reason = "exports carry the names of the DDI")]
 
 mod addresses;

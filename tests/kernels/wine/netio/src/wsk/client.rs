@@ -12,7 +12,7 @@ use ndk_abi::{
     wsk::{WSK_CLIENT_NPI, WSK_NO_WAIT, WSK_PROVIDER_NPI, WSK_REGISTRATION, WSK_VERSION_1_0},
 };
 
-use super::{entries, port, sends};
+use super::{datagrams, entries, port, sends};
 use crate::{lock, parameter};
 
 /// How long what a client has left may take to go before it counts as left behind.
@@ -107,6 +107,7 @@ unsafe extern "system" fn WskDeregister(registration: *mut WSK_REGISTRATION) {
     };
     drop(clients);
     sends::check();
+    datagrams::check();
     object(REGISTRATION, -1);
     let Client { captures, sockets, calls } = client;
     if captures > 0 || sockets > 0 || calls > 0 {

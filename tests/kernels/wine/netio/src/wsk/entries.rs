@@ -12,20 +12,22 @@ use ndk_abi::{
     sockaddr::{SOCKADDR, SOCKADDR_INET},
     status::{NTSTATUS, STATUS_ACCESS_DENIED, STATUS_ADDRESS_ALREADY_EXISTS},
     wsk::{
-        IPPROTO_TCP, SOCK_STREAM, WSK_BUF, WSK_FLAG_CONNECTION_SOCKET, WSK_FLAG_LISTEN_SOCKET, WSK_FLAG_NODELAY,
-        WSK_PROVIDER_CONNECTION_DISPATCH, WSK_PROVIDER_DISPATCH, WSK_PROVIDER_LISTEN_DISPATCH, WSK_SOCKET,
+        IPPROTO_TCP, IPPROTO_UDP, SOCK_DGRAM, SOCK_STREAM, WSK_BUF, WSK_FLAG_CONNECTION_SOCKET,
+        WSK_FLAG_DATAGRAM_SOCKET, WSK_FLAG_LISTEN_SOCKET, WSK_FLAG_NODELAY, WSK_PROVIDER_CONNECTION_DISPATCH,
+        WSK_PROVIDER_DATAGRAM_DISPATCH, WSK_PROVIDER_DISPATCH, WSK_PROVIDER_LISTEN_DISPATCH, WSK_SOCKET,
         WSK_VERSION_1_0,
     },
 };
 
 use super::{
     client,
+    datagrams::{self, Events},
     linux::{self, Part},
     mdl, ndk,
     operations::{self, Accept, What, finish},
     port,
     request::Request,
-    socket::{self, Call, Kind, Phase, Socket, misuse},
+    socket::{self, Call, Kind, Phase, Socket, misuse, not_of_kind},
 };
 use crate::lock;
 
@@ -69,6 +71,16 @@ static CONNECTION: Table<WSK_PROVIDER_CONNECTION_DISPATCH> = Table(WSK_PROVIDER_
     WskRelease: null_mut(),
 });
 
+static DATAGRAM: Table<WSK_PROVIDER_DATAGRAM_DISPATCH> = Table(WSK_PROVIDER_DATAGRAM_DISPATCH {
+    WskControlSocket: Some(datagrams::entries::control),
+    WskCloseSocket: Some(close),
+    WskBind: Some(bind),
+    WskSendTo: Some(datagrams::entries::send_to),
+    WskReceiveFrom: null_mut(),
+    WskRelease: Some(datagrams::entries::release),
+    WskGetLocalAddress: Some(local_address),
+});
+
 pub(super) fn provider() -> *const WSK_PROVIDER_DISPATCH {
     &raw const PROVIDER.0
 }
@@ -78,40 +90,59 @@ pub(super) fn of(kind: Kind) -> *const c_void {
     match kind {
         Kind::Listener => (&raw const LISTENER.0).cast(),
         Kind::Connection => (&raw const CONNECTION.0).cast(),
+        Kind::Datagram => (&raw const DATAGRAM.0).cast(),
     }
 }
 
-/// Takes the request of a call for a socket in this phase, and notes the call.
-fn enter(
+/// Lets a call of a function in, for a socket of these kinds in these phases, and notes it. Err: the status of a call that broke a rule.
+pub(super) fn admit(
+    function: &str,
+    socket: Option<Arc<Socket>>,
+    kinds: &[Kind],
+    phases: &[Phase],
+) -> Result<(Arc<Socket>, Call), i32> {
+    let Some(socket) = socket else { return Err(closed(function)) };
+    let mut state = lock(&socket.state);
+    let (phase, closing) = (state.phase, state.closing);
+    let is_of_kind = kinds.contains(&socket.kind);
+    let call = (!closing && is_of_kind && phases.contains(&phase)).then(|| Call::enter(&socket, &mut state));
+    drop(state);
+    match call {
+        Some(call) => return Ok((socket, call)),
+        None if closing => return Err(closed(function)),
+        None if !is_of_kind => not_of_kind(function, &socket),
+        None => misuse(function, &socket, phase),
+    }
+    Err(status::INVALID_DEVICE_STATE)
+}
+
+/// Takes the request of a call, as far as [`admit`] lets it in.
+pub(super) fn enter(
     function: &str,
     socket: *mut WSK_SOCKET,
     irp: *mut c_void,
-    allowed: &[Phase],
+    kinds: &[Kind],
+    phases: &[Phase],
 ) -> Result<(Arc<Socket>, Call, Request), NTSTATUS> {
     let mut request = Request::begin(function, irp).ok_or(NTSTATUS(status::INVALID_PARAMETER))?;
-    let Some(socket) = socket::find(socket) else { return Err(NTSTATUS(closed(function, request))) };
-    request.kind = socket.kind;
-    let mut state = lock(&socket.state);
-    let (phase, closing) = (state.phase, state.closing);
-    let call = (!closing && allowed.contains(&phase)).then(|| Call::enter(&socket, &mut state));
-    drop(state);
-    match call {
-        Some(call) => Ok((socket, call, request)),
-        None if closing => Err(NTSTATUS(closed(function, request))),
-        None => {
-            misuse(function, &socket, phase);
-            Err(NTSTATUS(finish(request, status::INVALID_DEVICE_STATE, 0)))
-        }
+    let found = socket::find(socket);
+    if let Some(found) = &found {
+        request.kind = found.kind;
+    }
+    match admit(function, found, kinds, phases) {
+        Ok((socket, call)) => Ok((socket, call, request)),
+        Err(status) => Err(NTSTATUS(finish(request, status, 0))),
     }
 }
 
-/// A request for a socket that is closed, or is being closed.
-fn closed(function: &str, request: Request) -> i32 {
-    refuse(request, &format!("{function}: no such socket, or it is closed"), STATUS_INVALID_HANDLE)
+/// Notes the use of a socket that is closed, or is being closed.
+fn closed(function: &str) -> i32 {
+    violation(&format!("{function}: no such socket, or it is closed"));
+    STATUS_INVALID_HANDLE
 }
 
 /// The result of a function that `enter` may have ended.
-fn answer(result: Result<i32, NTSTATUS>) -> NTSTATUS {
+pub(super) fn answer(result: Result<i32, NTSTATUS>) -> NTSTATUS {
     result.map_or_else(|ended| ended, NTSTATUS)
 }
 
@@ -121,7 +152,7 @@ fn done(request: Request, result: Result<(), i32>) -> i32 {
 }
 
 /// A request that breaks a rule, or asks for what is not simulated.
-fn refuse(request: Request, text: &str, status: i32) -> i32 {
+pub(super) fn refuse(request: Request, text: &str, status: i32) -> i32 {
     violation(text);
     finish(request, status, 0)
 }
@@ -155,24 +186,27 @@ unsafe extern "system" fn make_socket(
             status::INVALID_PARAMETER,
         ));
     }
-    let kind = match flags {
-        WSK_FLAG_LISTEN_SOCKET => Some(Kind::Listener),
-        WSK_FLAG_CONNECTION_SOCKET => Some(Kind::Connection),
+    let has_callbacks = !context.is_null() || !dispatch.is_null();
+    let kind = match (flags, kind, protocol) {
+        (WSK_FLAG_LISTEN_SOCKET, SOCK_STREAM, IPPROTO_TCP) if !has_callbacks => Some(Kind::Listener),
+        (WSK_FLAG_CONNECTION_SOCKET, SOCK_STREAM, IPPROTO_TCP) if !has_callbacks => Some(Kind::Connection),
+        (WSK_FLAG_DATAGRAM_SOCKET, SOCK_DGRAM, IPPROTO_UDP) => Some(Kind::Datagram),
         _ => None,
     }
-    .filter(|_| kind == SOCK_STREAM && protocol == IPPROTO_TCP && linux::address_length(family).is_some())
-    .filter(|_| context.is_null() && dispatch.is_null() && security.is_null());
+    .filter(|_| linux::address_length(family).is_some() && security.is_null());
     let Some(kind) = kind else {
         return NTSTATUS(refuse(
             request,
-            "WskSocket: only streams without callbacks are simulated",
+            "WskSocket: only streams without callbacks, and datagrams, are simulated",
             status::NOT_SUPPORTED,
         ));
     };
-    NTSTATUS(match linux::stream(family) {
+    let file = if kind == Kind::Datagram { linux::udp::socket(family) } else { linux::stream(family) };
+    NTSTATUS(match file {
         Ok(file) => {
             client::gets_socket(client);
-            finish(request, status::SUCCESS, socket::make(kind, family, client, file, Phase::Made) as usize)
+            let socket = socket::make(kind, family, client, file, Phase::Made, Events::new(context, dispatch));
+            finish(request, status::SUCCESS, socket as usize)
         }
         Err(status) => finish(request, status, 0),
     })
@@ -182,7 +216,7 @@ unsafe extern "system" fn make_socket(
 ///
 /// # Safety
 /// It is as long as its family says.
-unsafe fn copy(address: *const SOCKADDR, family: u16) -> Option<SOCKADDR_INET> {
+pub(super) unsafe fn copy(address: *const SOCKADDR, family: u16) -> Option<SOCKADDR_INET> {
     // SAFETY: passed on to the caller.
     let is_of_family = unsafe { (*address).sa_family } == family;
     let length = linux::address_length(family).filter(|_| is_of_family)?;
@@ -199,6 +233,10 @@ const DYNAMIC_PORTS: std::ops::RangeInclusive<u16> = 49152..=u16::MAX;
 /// does the same on this system, has just given back and wants again.
 fn bind_to(socket: &Socket, address: SOCKADDR_INET) -> Result<(), i32> {
     if address.Ipv6.sin6_port != 0 {
+        // No two datagram sockets of Linux have one address.
+        if socket.kind == Kind::Datagram {
+            return linux::bind_to_unused(socket.file, address);
+        }
         if !address.socket_addr().is_some_and(|address| socket.take_address(address)) {
             return Err(STATUS_ADDRESS_ALREADY_EXISTS.0);
         }
@@ -228,7 +266,7 @@ unsafe extern "system" fn bind(
     flags: u32,
     irp: *mut c_void,
 ) -> NTSTATUS {
-    let entered = enter("WskBind", socket, irp, &[Phase::Made]);
+    let entered = enter("WskBind", socket, irp, &Kind::ALL, &[Phase::Made]);
     answer(entered.map(|(socket, _call, request)| {
         // SAFETY: the client's address.
         let Some(local) = (unsafe { copy(address, socket.family) }).filter(|_| flags == 0) else {
@@ -251,7 +289,7 @@ unsafe extern "system" fn connect(
     flags: u32,
     irp: *mut c_void,
 ) -> NTSTATUS {
-    let entered = enter("WskConnect", socket, irp, &[Phase::Bound]);
+    let entered = enter("WskConnect", socket, irp, &[Kind::Connection], &[Phase::Bound]);
     answer(entered.map(|(socket, _call, request)| {
         // SAFETY: the client's address.
         let Some(remote) = (unsafe { copy(address, socket.family) }).filter(|_| flags == 0) else {
@@ -272,7 +310,7 @@ unsafe extern "system" fn accept(
     remote: *mut SOCKADDR,
     irp: *mut c_void,
 ) -> NTSTATUS {
-    let entered = enter("WskAccept", socket, irp, &[Phase::Bound]);
+    let entered = enter("WskAccept", socket, irp, &[Kind::Listener], &[Phase::Bound]);
     answer(entered.map(|(socket, _call, request)| {
         if flags != 0 || !context.is_null() || !dispatch.is_null() {
             return refuse(request, "WskAccept: callbacks are not simulated", status::NOT_SUPPORTED);
@@ -283,7 +321,8 @@ unsafe extern "system" fn accept(
 
 /// wsk/nc-wsk-pfn_wsk_get_local_address.
 unsafe extern "system" fn local_address(socket: *mut WSK_SOCKET, address: *mut SOCKADDR, irp: *mut c_void) -> NTSTATUS {
-    let entered = enter("WskGetLocalAddress", socket, irp, &[Phase::Bound, Phase::Connecting, Phase::Connected]);
+    let entered =
+        enter("WskGetLocalAddress", socket, irp, &Kind::ALL, &[Phase::Bound, Phase::Connecting, Phase::Connected]);
     answer(entered.map(|(socket, _call, request)| {
         let length = linux::address_length(socket.family).unwrap_or(0);
         let result = linux::address(socket.file, true).map(|own| {
@@ -302,7 +341,7 @@ unsafe fn transfer(
     irp: *mut c_void,
     what: impl FnOnce(Vec<Part>) -> Option<What>,
 ) -> NTSTATUS {
-    let entered = enter(function, socket, irp, &[Phase::Connected]);
+    let entered = enter(function, socket, irp, &[Kind::Connection], &[Phase::Connected]);
     answer(entered.map(|(socket, _call, request)| {
         // SAFETY: passed on to the caller.
         let Some(parts) = (unsafe { mdl::parts(function, buffer) }) else {
@@ -359,7 +398,7 @@ unsafe extern "system" fn disconnect(
     flags: u32,
     irp: *mut c_void,
 ) -> NTSTATUS {
-    let entered = enter("WskDisconnect", socket, irp, &[Phase::Connected]);
+    let entered = enter("WskDisconnect", socket, irp, &[Kind::Connection], &[Phase::Connected]);
     answer(entered.map(|(socket, _call, request)| {
         if !buffer.is_null() || flags != 0 {
             return refuse(request, "WskDisconnect: last bytes and resets are not simulated", status::NOT_SUPPORTED);
@@ -374,7 +413,7 @@ unsafe extern "system" fn disconnect(
 /// wsk/nc-wsk-pfn_wsk_close_socket.
 unsafe extern "system" fn close(socket: *mut WSK_SOCKET, irp: *mut c_void) -> NTSTATUS {
     let any = [Phase::Made, Phase::Bound, Phase::Connecting, Phase::Connected];
-    let entered = enter("WskCloseSocket", socket, irp, &any);
+    let entered = enter("WskCloseSocket", socket, irp, &Kind::ALL, &any);
     answer(entered.map(|(socket, _call, request)| {
         let mut state = lock(&socket.state);
         let again = std::mem::replace(&mut state.closing, true);
@@ -382,7 +421,7 @@ unsafe extern "system" fn close(socket: *mut WSK_SOCKET, irp: *mut c_void) -> NT
         let others = state.calls > 1;
         drop(state);
         if again {
-            return closed("WskCloseSocket", request);
+            return finish(request, closed("WskCloseSocket"), 0);
         }
         if others {
             violation("WskCloseSocket: another function of the socket has not returned");

@@ -21,6 +21,7 @@ use ndk_abi::{
 
 use super::{
     client,
+    datagrams::{self, Events},
     linux::{self, File, Part},
     mdl, port,
     request::Request,
@@ -43,6 +44,7 @@ pub(super) enum What {
     Accept(Accept),
     Send { parts: Vec<Part>, sent: usize, now: bool },
     Receive(Vec<Part>),
+    SendTo { parts: Vec<Part>, to: SOCKADDR_INET },
 }
 
 /// Where the client wants the addresses.
@@ -70,6 +72,7 @@ impl UnderWay {
         match what {
             What::Connect(_) | What::Accept(_) => self.starts.is_empty(),
             What::Receive(_) => self.receives.is_empty(),
+            What::SendTo { .. } => self.sends.is_empty(),
             What::Send { .. } => self.sends.is_empty() && self.unacknowledged.is_empty() && self.finishing.is_none(),
         }
     }
@@ -78,6 +81,7 @@ impl UnderWay {
         match operation.what {
             What::Connect(_) | What::Accept(_) => self.starts.push_back(operation),
             What::Receive(_) => self.receives.push_back(operation),
+            What::SendTo { .. } => self.sends.push_back(operation),
             What::Send { .. } => {
                 self.sends.push_back(operation);
                 if !round_trip.is_zero() {
@@ -127,6 +131,7 @@ pub(super) fn start(socket: Arc<Socket>, request: Request, what: What) -> i32 {
             What::Connect(_) | What::Accept(_) => start_ended,
             What::Send { .. } => send_ended,
             What::Receive(_) => receive_ended,
+            What::SendTo { .. } => datagram_ended,
         };
         let round_trip = state.round_trip;
         state.under_way.push(operation, round_trip);
@@ -174,14 +179,22 @@ fn queue(socket: &Arc<Socket>, operation: Operation) {
     proceed(socket);
 }
 
-/// Goes on with what is under way, as far as the system lets it.
+/// Goes on with what is under way, as far as the system lets it, and with datagrams that have come.
 pub(super) fn proceed(socket: &Arc<Socket>) {
+    go_on(socket);
+    if socket.kind == Kind::Datagram {
+        datagrams::indicate(socket);
+    }
+}
+
+fn go_on(socket: &Arc<Socket>) {
     let _job = Job::begin(socket);
     loop {
         let mut state = lock(&socket.state);
         let ended = start_ended(socket, &mut state)
             .or_else(|| dead_ended(&mut state))
             .or_else(|| send_ended(socket, &mut state))
+            .or_else(|| datagram_ended(socket, &mut state))
             .or_else(|| finished(socket, &mut state))
             .or_else(|| receive_ended(socket, &mut state));
         drop(state);
@@ -281,6 +294,18 @@ fn send_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
     }
 }
 
+/// A datagram that Linux does not take leaves the socket as it was.
+fn datagram_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
+    let What::SendTo { parts, to } = &state.under_way.sends.front()?.what else { return None };
+    // SAFETY: the client's bytes are valid until the request is completed.
+    let sent = unsafe { linux::udp::send(socket.file, parts, *to) }.transpose()?;
+    let request = state.under_way.sends.pop_front()?.request;
+    Some(match sent {
+        Ok(bytes) => Ended::Request(request, status::SUCCESS, bytes),
+        Err(status) => Ended::Request(request, status, 0),
+    })
+}
+
 /// The end of sending, once all else is sent.
 fn finished(socket: &Socket, state: &mut State) -> Option<Ended> {
     if !state.under_way.sends.is_empty() || !state.under_way.unacknowledged.is_empty() {
@@ -355,6 +380,6 @@ fn accepted_socket(listener: &Socket, accept: &Accept, accepted: Result<File, i3
         }
     }
     client::gets_socket(listener.client);
-    let socket = make(Kind::Connection, listener.family, listener.client, file, Phase::Connected);
+    let socket = make(Kind::Connection, listener.family, listener.client, file, Phase::Connected, Events::NONE);
     (status::SUCCESS, socket as usize)
 }

@@ -1,4 +1,5 @@
-//! The threads that do what may wait: one for all that listen, and one for all connections, whatever the number of sockets. So no connection
+//! The threads that do what may wait: one for all that listen, one for all connections, and one for all
+//! datagrams, whatever the number of sockets. So no connection
 //! waits to be accepted while many others come to their ends, as it would not have to on a computer with more than one processor.
 
 use std::{
@@ -38,9 +39,11 @@ impl Port {
     fn of(kind: Kind) -> &'static Self {
         static LISTENERS: Port = Port::new();
         static CONNECTIONS: Port = Port::new();
+        static DATAGRAMS: Port = Port::new();
         match kind {
             Kind::Listener => &LISTENERS,
             Kind::Connection => &CONNECTIONS,
+            Kind::Datagram => &DATAGRAMS,
         }
     }
 

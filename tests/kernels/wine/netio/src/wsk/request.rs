@@ -33,6 +33,14 @@ thread_local! {
 static UNDER_WAY: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 static LAST: AtomicU64 = AtomicU64::new(0);
 
+/// What holds for every function that takes an IRP or a socket.
+pub(super) fn check_call(function: &str) {
+    kernel::at_most(DISPATCH_LEVEL, function);
+    if IN_ROUTINE.get() {
+        violation(&format!("{function} called by a completion routine"));
+    }
+}
+
 /// What a client has put into its IRP.
 struct Own {
     routine: Routine,
@@ -55,10 +63,7 @@ pub(super) struct Request {
 impl Request {
     /// Takes an IRP. `None`: it cannot be used.
     pub(super) fn begin(function: &str, irp: *mut c_void) -> Option<Self> {
-        kernel::at_most(DISPATCH_LEVEL, function);
-        if IN_ROUTINE.get() {
-            violation(&format!("{function} called by a completion routine"));
-        }
+        check_call(function);
         if irp.is_null() {
             violation(&format!("{function}: no IRP"));
             return None;

@@ -11,7 +11,9 @@ use kernel::{object, status, violation};
 use ndk_abi::{status::STATUS_CANCELLED, wsk::WSK_SOCKET};
 
 use super::{
-    client, entries,
+    client,
+    datagrams::{self, Datagrams, Events},
+    entries,
     linux::{self, File},
     operations::{self, UnderWay},
     port,
@@ -26,10 +28,11 @@ const SOCKET_OBJECT: &str = "WSK socket";
 pub(super) enum Kind {
     Listener,
     Connection,
+    Datagram,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 2] = [Self::Listener, Self::Connection];
+    pub(super) const ALL: [Self; 3] = [Self::Listener, Self::Connection, Self::Datagram];
 }
 
 /// How far it is.
@@ -50,6 +53,7 @@ pub(super) struct Socket {
     pub(super) family: u16,
     pub(super) client: usize,
     pub(super) file: File,
+    pub(super) events: Events,
     pub(super) state: Mutex<State>,
 }
 
@@ -67,6 +71,7 @@ pub(super) struct State {
     pub(super) dead: Option<i32>,
     pub(super) no_delay: bool,
     pub(super) closing: bool,
+    pub(super) datagrams: Datagrams,
     /// Calls of its functions that have not returned.
     pub(super) calls: u32,
     /// What threads have to do for it, or are doing.
@@ -91,6 +96,12 @@ impl Socket {
         free
     }
 
+    /// Has the thread of its kind go on with it, unless a close comes first.
+    pub(super) fn proceed_soon(&self) {
+        let name = self.name;
+        port::post(self.kind, move || proceed(name));
+    }
+
     /// Gives its address back.
     pub(super) fn give_address(&self) {
         lock(&BOUND).remove(&self.name);
@@ -103,7 +114,14 @@ pub(super) fn find(socket: *mut WSK_SOCKET) -> Option<Arc<Socket>> {
 }
 
 /// Makes a socket of the system's one of WSK's.
-pub(super) fn make(kind: Kind, family: u16, client: usize, file: File, phase: Phase) -> *mut WSK_SOCKET {
+pub(super) fn make(
+    kind: Kind,
+    family: u16,
+    client: usize,
+    file: File,
+    phase: Phase,
+    events: Events,
+) -> *mut WSK_SOCKET {
     let state = State {
         phase,
         under_way: UnderWay::default(),
@@ -114,13 +132,14 @@ pub(super) fn make(kind: Kind, family: u16, client: usize, file: File, phase: Ph
         dead: None,
         no_delay: false,
         closing: false,
+        datagrams: Datagrams::default(),
         calls: 0,
         jobs: 0,
     };
     // For ever: no later socket has its name, so that a use after the close is always noticed.
     let head = Box::leak(Box::new(WSK_SOCKET { Dispatch: entries::of(kind) }));
     let name = (&raw mut *head).expose_provenance();
-    let socket = Arc::new(Socket { name, kind, family, client, file, state: Mutex::new(state) });
+    let socket = Arc::new(Socket { name, kind, family, client, file, events, state: Mutex::new(state) });
     lock(&SOCKETS).insert(name, socket);
     object(SOCKET_OBJECT, 1);
     port::watch(kind, file, name);
@@ -154,6 +173,7 @@ pub(super) fn close(socket: &Arc<Socket>, request: Request) {
     for request in under_way {
         request.complete(STATUS_CANCELLED.0, 0);
     }
+    datagrams::end(socket);
     linux::close(socket.file, socket.kind == Kind::Connection && !both_finished);
     socket.give_address();
     lock(&SOCKETS).remove(&socket.name);
@@ -194,6 +214,11 @@ impl Drop for Job {
     fn drop(&mut self) {
         lock(&self.0.state).jobs -= 1;
     }
+}
+
+/// A function that this kind of socket does not have.
+pub(super) fn not_of_kind(function: &str, socket: &Socket) {
+    violation(&format!("{function}: the socket is a {:?}", socket.kind));
 }
 
 /// A rule of a socket's states that was broken.

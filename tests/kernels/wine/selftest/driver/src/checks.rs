@@ -73,6 +73,10 @@ pub(crate) fn run(group: u32, text: &mut Text<'_>) {
             19 => wsk::endings::disconnects(text),
             20 => deferred::check_dpc_alone(text),
             21 => wsk::checks::within_calls(text),
+            22 => wsk::datagrams::checks::exchange(text),
+            23 => wsk::datagrams::checks::retained(text),
+            24 => wsk::datagrams::checks::not_accepted(text),
+            25 => wsk::datagrams::checks::ends(text),
             _ => text.check(false, "no such group"),
         }
     }

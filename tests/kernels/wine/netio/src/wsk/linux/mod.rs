@@ -1,10 +1,11 @@
-//! TCP of the system that Wine runs on, by system calls of Linux, which Wine 8 lets pass. Winsock would have Wine's server do each step of
+//! TCP and UDP of the system that Wine runs on, by system calls of Linux, which Wine 8 lets pass. Winsock would have Wine's server do each step of
 //! each socket, all of a prefix on one thread: some thirty requests for a connection that is accepted and closed. A good peer would wait
 //! for those of all others, and not for the driver, when many come or go at once.
 //!
 //! Nothing here waits but for [`Poll`]. Errors are the NTSTATUS that WSK would give.
 
 mod errors;
+pub(super) mod udp;
 
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ const IPPROTO_IPV6: usize = 41;
 const IPV6_V6ONLY: usize = 26;
 const LINUX_AF_INET6: u16 = 10;
 const MSG_NOSIGNAL: usize = 0x4000;
+/// Parts that one call takes at most (UIO_MAXIOV).
+const PARTS: usize = 1024;
 const SHUT_WR: usize = 1;
 const EPOLL_CTL_ADD: usize = 1;
 const EPOLLIN: u32 = 1;
@@ -114,9 +117,13 @@ fn set<T>(socket: File, level: usize, option: usize, value: &T) -> Result<()> {
 
 /// A stream socket.
 pub(super) fn stream(family: u16) -> Result<File> {
+    open(family, SOCK_STREAM, IPPROTO_TCP)
+}
+
+/// A socket of this type and protocol.
+fn open(family: u16, kind: usize, protocol: usize) -> Result<File> {
     let domain = if family == AF_INET6 { LINUX_AF_INET6 } else { family };
-    let socket =
-        plain(Syscall::Socket, domain.into(), [SOCK_STREAM | CLOEXEC | NONBLOCK, IPPROTO_TCP]).map_err(meaning)?;
+    let socket = plain(Syscall::Socket, domain.into(), [kind | CLOEXEC | NONBLOCK, protocol]).map_err(meaning)?;
     let socket = socket as File;
     if family == AF_INET6 {
         set(socket, IPPROTO_IPV6, IPV6_V6ONLY, &1_u32).inspect_err(|_| close(socket, false))?;
@@ -214,8 +221,8 @@ unsafe fn transfer(name: Syscall, socket: File, parts: &[Part]) -> Result<Option
         name: 0,
         name_length: 0,
         parts: parts.as_ptr(),
-        // As many as Linux takes (UIO_MAXIOV): a send goes on with the rest.
-        count: parts.len().min(1024),
+        // A send goes on with the rest.
+        count: parts.len().min(PARTS),
         control: 0,
         control_length: 0,
         flags: 0,

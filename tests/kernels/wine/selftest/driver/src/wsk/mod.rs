@@ -2,6 +2,7 @@
 
 mod bytes;
 pub(crate) mod checks;
+pub(crate) mod datagrams;
 pub(crate) mod endings;
 pub(crate) mod planted;
 
@@ -183,19 +184,32 @@ impl Client {
     }
 
     pub(crate) unsafe fn socket_of(&self, owner: *mut c_void, family: u16, flags: u32) -> (i32, *mut WSK_SOCKET) {
+        // SAFETY: no callbacks.
+        unsafe { self.make(owner, family, (SOCK_STREAM, IPPROTO_TCP, flags), null_mut(), null()) }
+    }
+
+    /// A socket of this type, protocol and these flags. The context and the table outlive it.
+    unsafe fn make(
+        &self,
+        owner: *mut c_void,
+        family: u16,
+        (kind, protocol, flags): (u16, u32, u32),
+        context: *mut c_void,
+        dispatch: *const c_void,
+    ) -> (i32, *mut WSK_SOCKET) {
         let none = null_mut();
-        // SAFETY: a captured provider; no callbacks.
+        // SAFETY: a captured provider.
         let (status, socket) = unsafe {
             wait(|irp| {
                 if let Some(make) = (*self.provider.Dispatch).WskSocket {
                     make(
                         self.provider.Client,
                         family,
-                        SOCK_STREAM,
-                        IPPROTO_TCP,
+                        kind,
+                        protocol,
                         flags,
-                        none,
-                        null(),
+                        context,
+                        dispatch,
                         owner,
                         none,
                         none,

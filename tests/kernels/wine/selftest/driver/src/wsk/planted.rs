@@ -14,7 +14,7 @@ use crate::checks::Storage;
 static REGISTRATION: Storage<WSK_REGISTRATION> = Storage::new();
 
 /// Breaks a rule as a client, with a socket that is not bound.
-unsafe fn with_socket(misuse: impl FnOnce(&Client, *mut WSK_SOCKET)) {
+pub(super) unsafe fn with_socket(misuse: impl FnOnce(&Client, *mut WSK_SOCKET)) {
     // SAFETY: static memory, one at a time.
     unsafe {
         REGISTRATION.get().write(WSK_REGISTRATION::ZERO);
