@@ -42,7 +42,7 @@ pub struct Memory {
 }
 
 /// Groups of checks that must pass, in order.
-pub const CHECKS: [&str; 26] = [
+pub const CHECKS: [&str; 28] = [
     "irql",
     "cr8",
     "spin locks",
@@ -69,10 +69,12 @@ pub const CHECKS: [&str; 26] = [
     "wsk: datagrams that are retained",
     "wsk: datagrams that are not accepted",
     "wsk: datagram sockets that end",
+    "ndis: received lists that come back in all ways",
+    "ndis: a pause that waits for received lists",
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 85] = [
+pub const PLANTED: [&str; 109] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -158,9 +160,33 @@ pub const PLANTED: [&str; 85] = [
     "WskRelease of another list than was retained",
     "WskRelease after WskCloseSocket",
     "a write to datagrams that were given back",
+    "a pool of lists above DISPATCH_LEVEL",
+    "a pool of lists of a handle that is no adapter's",
+    "a pool of lists without a tag, of a protocol",
+    "freeing a pool with a list in it",
+    "freeing a pool of lists twice",
+    "a list with its NET_BUFFER of a pool without those",
+    "a list of more bytes than its MDLs describe",
+    "freeing a list twice",
+    "freeing a list that the protocol has",
+    "freeing a list that leads to another NET_BUFFER",
+    "a receive of a list that was freed",
+    "a receive of a list that the protocol has",
+    "a receive of a list of no pool",
+    "a receive at DISPATCH_LEVEL by its flags only",
+    "a receive with a flag that there is not",
+    "a receive at a port that there is not",
+    "a receive of a list without a status",
+    "a receive of a list of two frames",
+    "a receive of a frame that is longer than its MDLs",
+    "a received frame that changes while the protocol has it",
+    "a received list that changes while the protocol has it",
+    "a pause that does not wait for received lists",
+    "a pause that ends within a receive, and receives while the adapter is pausing",
+    "a receive of a paused adapter",
 ];
 
-/// Number of the request that leaks: 100 bytes of pool, one MDL, one registration with WSK.
+/// Number of the request that leaks: 100 bytes of pool, one MDL, one list with its pool, one registration with WSK.
 pub const LEAK: u32 = 1000;
 /// Number of the request that has the adapter removed by surprise, which this driver takes no notice of.
 pub const REMOVE: u32 = 1001;

@@ -102,6 +102,11 @@ impl Adapter {
         true
     }
 
+    /// Waits until it is pausing, or has paused, which takes no thread long.
+    pub(crate) fn wait_for_pause(&self) {
+        self.wait_while(State::Running);
+    }
+
     /// Creates the driver's adapter: MiniportInitializeEx, then MiniportRestart, then the checks. PASSIVE_LEVEL.
     pub(crate) fn start(driver: &Arc<Driver>, devices: Devices) -> NDIS_STATUS {
         let adapter = Arc::new(Self {
@@ -219,18 +224,23 @@ impl Adapter {
             // SAFETY: the driver's handler, called as documented.
             unsafe { handler(self.context(), &mut parameters) }
         });
+        self.packets.receives.pause_has_returned();
         if status == NDIS_STATUS_PENDING {
             if !self.wait_while(State::Pausing) {
                 violation("MiniportPause: NdisMPauseComplete was not called");
             }
-        } else if status != NDIS_STATUS_SUCCESS {
-            violation(&format!("MiniportPause must not fail: {status}"));
+        } else {
+            if status != NDIS_STATUS_SUCCESS {
+                violation(&format!("MiniportPause must not fail: {status}"));
+            }
+            self.packets.receives.paused();
         }
         let overdue = self.packets.overdue();
         self.set_state(State::Paused);
         if overdue > 0 {
             violation(&format!("MiniportPause completed with {overdue} sends outstanding"));
         }
+        self.packets.receives.settle();
     }
 
     /// Pauses and halts the adapter, for good. PASSIVE_LEVEL.
@@ -321,6 +331,7 @@ unsafe extern "system" fn NdisMPauseComplete(handle: NDIS_HANDLE) {
     kernel::at_most(DISPATCH_LEVEL, "NdisMPauseComplete");
     let Some(adapter) = from_handle(handle, "NdisMPauseComplete") else { return };
     if adapter.state() == State::Pausing {
+        adapter.packets.receives.paused();
         adapter.set_state(State::Paused);
     } else {
         violation(&format!("NdisMPauseComplete in state {:?}", adapter.state()));

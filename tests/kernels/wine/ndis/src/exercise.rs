@@ -29,6 +29,8 @@ extern "system" fn SoftNdkStandInExercise(what: u32) {
                 Adapter::start(&adapter.driver, adapter.devices);
             }
         }
-        _ => adapter.remove_surprisingly(),
+        6 => adapter.remove_surprisingly(),
+        7 => packets::hold_receives(&adapter),
+        _ => packets::pause_with_receives(&adapter),
     }
 }

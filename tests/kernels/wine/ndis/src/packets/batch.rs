@@ -8,13 +8,13 @@ use ndk_abi::{describe::ZeroInit, ndis::*, status::*, wdm::MDL};
 #[repr(C, align(16))]
 pub(super) struct List {
     pub(super) head: NET_BUFFER_LIST,
-    rest: [u8; 0x170 - size_of::<NET_BUFFER_LIST>()],
+    pub(super) rest: [u8; 0x170 - size_of::<NET_BUFFER_LIST>()],
 }
 
 #[repr(C, align(16))]
-struct Buffer {
-    head: NET_BUFFER,
-    rest: [u8; 0xB0 - size_of::<NET_BUFFER>()],
+pub(super) struct Buffer {
+    pub(super) head: NET_BUFFER,
+    pub(super) rest: [u8; 0xB0 - size_of::<NET_BUFFER>()],
 }
 
 /// Shortest Ethernet frame, without its check sum, and the header of one.
@@ -114,6 +114,26 @@ impl Drop for Batch {
     }
 }
 
+/// Descriptors of memory, with their bytes from an offset on that may lie beyond the first: the descriptor, where its bytes start, how many
+/// they are.
+///
+/// # Safety
+/// `mdl` is a chain of descriptors of memory that is mapped.
+pub(super) unsafe fn pieces(mut mdl: *mut MDL, mut offset: usize) -> Vec<(*mut MDL, usize, usize)> {
+    let mut found = vec![];
+    while !mdl.is_null() {
+        // SAFETY: passed on to the caller.
+        let bytes = unsafe { (*mdl).ByteCount } as usize;
+        if offset < bytes {
+            found.push((mdl, offset, bytes - offset));
+        }
+        offset = offset.saturating_sub(bytes);
+        // SAFETY: as above.
+        mdl = unsafe { (*mdl).Next };
+    }
+    found
+}
+
 pub(super) fn frames_of(list: &NET_BUFFER_LIST) -> Vec<usize> {
     let mut frames = vec![];
     let mut next = list.FirstNetBuffer;
@@ -127,7 +147,13 @@ pub(super) fn frames_of(list: &NET_BUFFER_LIST) -> Vec<usize> {
 
 #[link(name = "ntoskrnl.exe", kind = "raw-dylib", modifiers = "+verbatim")]
 unsafe extern "system" {
-    fn IoAllocateMdl(address: *mut c_void, length: u32, secondary: u8, quota: u8, irp: *mut c_void) -> *mut MDL;
-    fn MmBuildMdlForNonPagedPool(mdl: *mut MDL);
-    fn IoFreeMdl(mdl: *mut MDL);
+    pub(super) fn IoAllocateMdl(
+        address: *mut c_void,
+        length: u32,
+        secondary: u8,
+        quota: u8,
+        irp: *mut c_void,
+    ) -> *mut MDL;
+    pub(super) fn MmBuildMdlForNonPagedPool(mdl: *mut MDL);
+    pub(super) fn IoFreeMdl(mdl: *mut MDL);
 }

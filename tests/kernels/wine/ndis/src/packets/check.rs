@@ -173,3 +173,17 @@ pub(crate) fn pause_with_send(adapter: &Arc<Adapter>) {
     adapter.restart();
     finish(adapter, batch);
 }
+
+/// For tests: the protocol keeps what is indicated until the adapter is pausing.
+pub(crate) fn hold_receives(adapter: &Adapter) {
+    adapter.packets.receives.hold();
+}
+
+/// For tests: pauses with lists out, for which the pause has to wait, and restarts.
+pub(crate) fn pause_with_receives(adapter: &Adapter) {
+    if !adapter.packets.receives.is_holding() {
+        violation("stand-in: no list is out that a pause could wait for");
+    }
+    adapter.pause();
+    adapter.restart();
+}

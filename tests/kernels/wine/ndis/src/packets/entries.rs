@@ -1,21 +1,18 @@
-//! What a miniport calls: ends of its sends, looks at a frame, receives.
+//! What a miniport calls for its sends: their ends, looks at a frame.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
 use kernel::{DISPATCH_LEVEL, PASSIVE_LEVEL, violation};
 use ndk_abi::{ndis::*, status::*};
 
-use super::{
-    batch::{HEADER, frames_of},
-    check::SLOW,
-};
+use super::{batch::frames_of, check::SLOW};
 use crate::{
     adapter::{self, State},
     lock,
 };
 
 /// A flag that says DISPATCH_LEVEL is for that level only.
-fn check_level(function: &str, flags: u32, flag: u32) {
+pub(super) fn check_level(function: &str, flags: u32, flag: u32) {
     kernel::at_most(DISPATCH_LEVEL, function);
     if flags & flag != 0 && kernel::irql() != DISPATCH_LEVEL {
         violation(&format!("{function}: the flags say DISPATCH_LEVEL, which it is not"));
@@ -100,57 +97,4 @@ unsafe extern "system" fn NdisGetDataBuffer(
         }
     }
     if copied == needed { storage } else { std::ptr::null_mut() }
-}
-
-/// ndis/nf-ndis-ndismindicatereceivenetbufferlists: at most DISPATCH_LEVEL, while running. There is no protocol: lists that may be
-/// kept are returned at once.
-#[unsafe(no_mangle)]
-unsafe extern "system" fn NdisMIndicateReceiveNetBufferLists(
-    handle: NDIS_HANDLE,
-    list: *mut NET_BUFFER_LIST,
-    _port: NDIS_PORT_NUMBER,
-    count: u32,
-    flags: u32,
-) {
-    const NAME: &str = "NdisMIndicateReceiveNetBufferLists";
-    const DISPATCH: u32 = 1;
-    const RESOURCES: u32 = 2;
-    check_level(NAME, flags, DISPATCH);
-    let Some(adapter) = adapter::from_handle(handle, NAME) else { return };
-    if adapter.state() != State::Running {
-        violation(&format!("{NAME}: in state {:?}", adapter.state()));
-    }
-    let longest = lock(&adapter.attributes).mtu as usize + HEADER;
-    let mut found = 0;
-    let mut next = list;
-    while !next.is_null() && found <= count {
-        // SAFETY: the driver gives a chain of lists.
-        let item = unsafe { &*next };
-        if item.SourceHandle != handle {
-            violation(&format!("{NAME}: SourceHandle is not the adapter's handle"));
-        }
-        let frames = frames_of(item);
-        if frames.len() != 1 {
-            violation(&format!("{NAME}: a list of other than one NET_BUFFER"));
-        }
-        for frame in frames {
-            // SAFETY: a frame of the list.
-            let length = unsafe { (*(frame as *const NET_BUFFER)).DataLength } as usize;
-            if !(HEADER..=longest).contains(&length) {
-                violation(&format!("{NAME}: a frame of {length} bytes"));
-            }
-        }
-        found += 1;
-        next = item.Next;
-    }
-    if found != count {
-        violation(&format!("{NAME}: {found} lists, but the count is {count}"));
-    }
-    if flags & RESOURCES == 0
-        && let Some(handler) = adapter.driver.characteristics.ReturnNetBufferListsHandler
-    {
-        let flags = u32::from(kernel::irql() == DISPATCH_LEVEL);
-        // SAFETY: the driver's handler, called as documented.
-        kernel::balanced("MiniportReturnNetBufferLists", || unsafe { handler(adapter.context(), list, flags) });
-    }
 }

@@ -1,11 +1,14 @@
 //! Packets: sends to the miniport, and what it receives.
 //!
 //! ndis/nc-ndis-miniport_send_net_buffer_lists: each list comes back once, as it was but for its status; while the adapter is paused
-//! with NDIS_STATUS_PAUSED. ndis/nc-ndis-miniport_pause: what was sent before has come back when the pause has completed.
+//! with NDIS_STATUS_PAUSED. ndis/nc-ndis-miniport_pause: what was sent before has come back when the pause has completed, and what was
+//! received has been returned.
 
 mod batch;
 mod check;
 mod entries;
+mod pool;
+mod receive;
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +27,7 @@ use crate::{
     limits, lock,
 };
 use batch::{Batch, List, frames_of};
-pub(crate) use check::{check, check_pauses, pause_with_send};
+pub(crate) use check::{check, check_pauses, hold_receives, pause_with_receives, pause_with_send};
 
 /// A list that the miniport has, or has had.
 struct Lent {
@@ -45,12 +48,14 @@ pub(crate) struct Outstanding {
     era: AtomicU64,
     /// What did not come back in time, and may yet.
     missed: Mutex<Vec<Batch>>,
+    pub(crate) receives: receive::Receives,
 }
 
 impl Outstanding {
     /// Before MiniportPause is called.
     pub(crate) fn pausing(&self) {
         self.era.fetch_add(1, Ordering::AcqRel);
+        self.receives.pausing();
     }
 
     /// Lists that were sent before the latest pause, and are still with the miniport. Those of calls in progress are left out: the

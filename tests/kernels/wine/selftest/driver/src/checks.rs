@@ -7,7 +7,7 @@ use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA, MDL_PAGES_LOCKED, MDL_PARTIAL, 
 use crate::{
     deferred::{self, EVENT, RAN, wait_for_event},
     imports::*,
-    kmdf,
+    kmdf, receive,
     text::Text,
     wsk,
 };
@@ -77,6 +77,8 @@ pub(crate) fn run(group: u32, text: &mut Text<'_>) {
             23 => wsk::datagrams::checks::retained(text),
             24 => wsk::datagrams::checks::not_accepted(text),
             25 => wsk::datagrams::checks::ends(text),
+            26 => receive::checks::returns(text),
+            27 => receive::checks::pause(text),
             _ => text.check(false, "no such group"),
         }
     }

@@ -15,7 +15,14 @@ pub(crate) enum Fault {
     ChangesFrames,
     SaysDispatchLevel,
     SendsWhilePaused,
+    /// In MiniportPause.
     ReceivesWhilePaused,
+    /// In MiniportHaltEx.
+    ReceivesInHalt,
+    /// A pause does not wait for lists that the protocol has.
+    ForgetsReceives,
+    /// A pause ends within an indication.
+    PausesInIndication,
     CountsNothing,
     TakesLock,
     CompletesWhatDidNotPend,

@@ -6,7 +6,7 @@ use ndk_abi::{
     ndis::{
         NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_PARAMETER, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_HANDLE,
         NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_OID_REQUEST, NDIS_PARAMETER_TYPE, NDIS_STATUS_INDICATION,
-        NET_BUFFER_LIST, NET_PNP_EVENT_NOTIFICATION,
+        NET_BUFFER_LIST, NET_BUFFER_LIST_POOL_PARAMETERS, NET_PNP_EVENT_NOTIFICATION,
     },
     wdm::{MDL, UNICODE_STRING},
     wsk::{WSK_CLIENT_NPI, WSK_PROVIDER_NPI, WSK_REGISTRATION},
@@ -169,6 +169,7 @@ unsafe extern "system" {
         context: *mut c_void,
     ) -> i32;
     pub(crate) fn ZwClose(handle: usize) -> i32;
+    pub(crate) fn PsGetCurrentThreadId() -> *mut c_void;
 
     pub(crate) fn IofCompleteRequest(irp: *mut c_void, boost: i8);
     pub(crate) fn IoReleaseCancelSpinLock(irql: u8);
@@ -202,6 +203,10 @@ pub(crate) const CHECK_NDK: u32 = 4;
 pub(crate) const CHECK_SLEEP: u32 = 5;
 /// The adapter is removed by surprise, and gone.
 pub(crate) const CHECK_REMOVAL: u32 = 6;
+/// The protocol keeps what is indicated until the next pause.
+pub(crate) const HOLD_RECEIVES: u32 = 7;
+/// A pause with lists that the protocol has.
+pub(crate) const CHECK_PAUSE_WITH_RECEIVES: u32 = 8;
 /// Added to one of them: what a miniport may take seconds for it has to do in milliseconds.
 pub(crate) const IN_A_HURRY: u32 = 0x100;
 
@@ -264,6 +269,22 @@ unsafe extern "system" {
         count: u32,
         flags: u32,
     );
+    pub(crate) fn NdisAllocateNetBufferListPool(
+        handle: NDIS_HANDLE,
+        parameters: *const NET_BUFFER_LIST_POOL_PARAMETERS,
+    ) -> NDIS_HANDLE;
+    pub(crate) fn NdisFreeNetBufferListPool(pool: NDIS_HANDLE);
+    pub(crate) fn NdisAllocateNetBufferAndNetBufferList(
+        pool: NDIS_HANDLE,
+        context_size: u16,
+        context_backfill: u16,
+        chain: *mut MDL,
+        offset: u32,
+        length: usize,
+    ) -> *mut NET_BUFFER_LIST;
+    pub(crate) fn NdisFreeNetBufferList(list: *mut NET_BUFFER_LIST);
+    pub(crate) fn NdisAllocateMdl(handle: NDIS_HANDLE, address: *mut c_void, length: u32) -> *mut MDL;
+    pub(crate) fn NdisFreeMdl(mdl: *mut MDL);
     /// A check of the adapter, by its number below.
     pub(crate) fn SoftNdkStandInExercise(what: u32);
 }

@@ -20,6 +20,7 @@ mod planted;
 #[path = "../../protocol.rs"]
 #[expect(unreachable_pub, dead_code, reason = "shared with the runner, which uses the rest")]
 mod protocol;
+mod receive;
 mod text;
 mod tracing;
 mod wrong;

@@ -13,7 +13,7 @@ use crate::{
     control,
     fault::Fault,
     imports::{self, NdisMRegisterMiniportDriver, NdisMSetMiniportAttributes},
-    kmdf, ndk, oid, wrong,
+    kmdf, ndk, oid, receive, wrong,
 };
 
 static DRIVER: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
@@ -50,7 +50,7 @@ fn characteristics() -> NDIS_MINIPORT_DRIVER_CHARACTERISTICS {
         RestartHandler: Some(restart),
         OidRequestHandler: Some(oid::request),
         SendNetBufferListsHandler: Some(send),
-        ReturnNetBufferListsHandler: Some(returned),
+        ReturnNetBufferListsHandler: Some(receive::returned),
         CancelSendHandler: Some(cancel),
         DevicePnPEventNotifyHandler: Some(device_event),
         ShutdownHandlerEx: Some(shutdown),
@@ -170,14 +170,21 @@ unsafe extern "system" fn initialize(
         }
         ADAPTER.store(handle, Ordering::Relaxed);
         FUNCTIONAL_DEVICE.store(devices[1], Ordering::Relaxed);
+        if !receive::create() {
+            return NDIS_STATUS_RESOURCES;
+        }
         NTSTATUS(control::create())
     }
 }
 
 /// ndis/nc-ndis-miniport_halt.
 unsafe extern "system" fn halt(_context: NDIS_HANDLE, _action: NDIS_HALT_ACTION) {
+    if Fault::ReceivesInHalt.is_planted_once() {
+        receive::indicate(adapter_handle(), 1, FRAME);
+    }
     // SAFETY: made in MiniportInitializeEx.
     unsafe {
+        receive::delete();
         control::delete();
         kmdf::delete_device();
     }
@@ -220,18 +227,23 @@ unsafe fn has_right_lengths(list: *const NET_BUFFER_LIST) -> bool {
 /// A chain that [`Fault::HoldsSends`] keeps.
 static HELD: AtomicPtr<NET_BUFFER_LIST> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Waits for the sends in progress.
+/// Waits for the sends in progress, and for the lists that the protocol has.
 unsafe extern "system" fn pause(
     _context: NDIS_HANDLE,
     _parameters: *mut NDIS_MINIPORT_PAUSE_PARAMETERS,
 ) -> NDIS_STATUS {
     if Fault::ReceivesWhilePaused.is_planted() {
-        indicate(adapter_handle(), 1, FRAME);
+        receive::indicate(adapter_handle(), 1, FRAME);
     }
     TRAFFIC.fetch_or(PAUSED, Ordering::AcqRel);
     while TRAFFIC.load(Ordering::Acquire) != PAUSED {
         sleep(1);
     }
+    if Fault::PausesInIndication.is_planted() {
+        receive::pause_in_indication();
+        return NDIS_STATUS_PENDING;
+    }
+    receive::wait_for_lists();
     NDIS_STATUS_SUCCESS
 }
 
@@ -306,16 +318,6 @@ unsafe extern "system" fn send(_context: NDIS_HANDLE, lists: *mut NET_BUFFER_LIS
     }
 }
 
-/// Indicates one list with one frame of `length` bytes, of `source`, as `count` lists.
-pub(crate) fn indicate(source: NDIS_HANDLE, count: u32, length: u32) {
-    let mut frame = NET_BUFFER { DataLength: length, ..NET_BUFFER::ZERO };
-    let mut list = NET_BUFFER_LIST { FirstNetBuffer: &mut frame, SourceHandle: source, ..NET_BUFFER_LIST::ZERO };
-    // NDIS_RECEIVE_FLAGS_RESOURCES: they are this driver's again when the call returns.
-    // SAFETY: a list that outlives the call.
-    unsafe { imports::NdisMIndicateReceiveNetBufferLists(adapter_handle(), &mut list, 0, count, 2) };
-}
-
-unsafe extern "system" fn returned(_context: NDIS_HANDLE, _lists: *mut NET_BUFFER_LIST, _flags: u32) {}
 unsafe extern "system" fn cancel(_context: NDIS_HANDLE, _id: *mut c_void) {}
 unsafe extern "system" fn device_event(_context: NDIS_HANDLE, _event: *mut NET_DEVICE_PNP_EVENT) {}
 unsafe extern "system" fn shutdown(_context: NDIS_HANDLE, _action: NDIS_SHUTDOWN_ACTION) {}

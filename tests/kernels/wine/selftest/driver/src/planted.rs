@@ -7,7 +7,7 @@ use crate::{
     checks::{NON_PAGED, PAGED, Storage, TAG, irql, sleep},
     fault::Fault,
     imports::*,
-    kmdf, miniport,
+    kmdf, miniport, receive,
     text::Text,
     tracing, wrong, wsk,
 };
@@ -54,8 +54,8 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             32 => NdisMPauseComplete(miniport::adapter_handle()),
             33 => NdisMRestartComplete(miniport::adapter_handle(), 0),
             34 => Fault::ReceivesWhilePaused.during(CHECK_PAUSE_WITH_SEND),
-            35 => miniport::indicate(miniport::adapter_handle(), 2, FRAME),
-            36 => miniport::indicate(core::ptr::null_mut(), 1, FRAME),
+            35 => receive::indicate(miniport::adapter_handle(), 2, FRAME),
+            36 => receive::indicate(core::ptr::null_mut(), 1, FRAME),
             37 => Fault::CountsNothing.during(CHECK_SENDS),
             38 => Fault::TakesLock.during(CHECK_OIDS),
             39 => Fault::CompletesWhatDidNotPend.during(CHECK_OIDS),
@@ -68,8 +68,8 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             46 => Fault::AnswersNothing.during(CHECK_OIDS),
             47 => Fault::TakesAnyLength.during(CHECK_SENDS),
             48 => Fault::CountsNoErrors.during(CHECK_SENDS),
-            49 => miniport::indicate(miniport::adapter_handle(), 1, HEADER - 1),
-            50 => miniport::indicate(miniport::adapter_handle(), 1, HEADER + MTU + 1),
+            49 => receive::indicate(miniport::adapter_handle(), 1, HEADER - 1),
+            50 => receive::indicate(miniport::adapter_handle(), 1, HEADER + MTU + 1),
             51 => Fault::RefusesPower.during(CHECK_OIDS),
             52 => Fault::DoesNotWake.during(CHECK_SLEEP),
             53 => indicate_after_sleep(),
@@ -104,6 +104,30 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             82 => wsk::datagrams::planted::release_other(),
             83 => wsk::datagrams::planted::release_after_close(),
             84 => wsk::datagrams::planted::write_late(),
+            85 => receive::planted::pool_above_dispatch(),
+            86 => receive::planted::pool_of_wrong_handle(),
+            87 => receive::planted::pool_with_wrong_parameters(),
+            88 => receive::planted::pool_with_list(),
+            89 => receive::planted::pool_twice(),
+            90 => receive::planted::pool_without_buffers(),
+            91 => receive::planted::list_beyond_memory(),
+            92 => receive::planted::list_twice(),
+            93 => receive::planted::free_lent(),
+            94 => receive::planted::free_without_buffer(),
+            95 => receive::planted::indicate_freed(),
+            96 => receive::planted::indicate_lent(),
+            97 => receive::planted::indicate_of_no_pool(),
+            98 => receive::planted::indicate_with(receive::RESOURCES | receive::AT_DISPATCH, 0),
+            99 => receive::planted::indicate_with(receive::RESOURCES | 0x1_0000, 0),
+            100 => receive::planted::indicate_with(receive::RESOURCES, 1),
+            101 => receive::planted::indicate_without_status(),
+            102 => receive::planted::indicate_two_buffers(),
+            103 => receive::planted::indicate_beyond_memory(),
+            104 => receive::planted::change_frame(),
+            105 => receive::planted::change_list(),
+            106 => receive::planted::forget_lists(),
+            107 => Fault::PausesInIndication.during(CHECK_PAUSE_WITH_SEND),
+            108 => Fault::ReceivesInHalt.during(CHECK_SLEEP),
             _ => text.check(false, "no such violation"),
         }
     }
@@ -113,12 +137,13 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
     text.check(irql() == 0, "IRQL is not PASSIVE_LEVEL afterwards");
 }
 
-/// 100 bytes of pool, an MDL and a registration that nothing frees.
+/// 100 bytes of pool, an MDL, a list with its pool, and a registration that nothing frees.
 pub(crate) fn leak() {
     // SAFETY: allocations without preconditions.
     unsafe {
         let block = ExAllocatePool2(NON_PAGED, 100, TAG);
         IoAllocateMdl(block.cast(), 100, 0, 0, core::ptr::null_mut());
+        receive::planted::leak();
         wsk::planted::leak();
     }
 }

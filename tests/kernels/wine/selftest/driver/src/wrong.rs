@@ -7,7 +7,7 @@ use core::{
 
 use ndk_abi::{describe::ZeroInit, ndis::*, status::*};
 
-use crate::{control, imports, miniport::driver_handle, protocol::WRONG_START};
+use crate::{control, imports, miniport::driver_handle, protocol::WRONG_START, receive};
 
 /// True once: the first adapter starts wrongly, if the driver's parameter asks for it, not one that wakes up.
 pub(crate) fn is_first_start(handle: NDIS_HANDLE) -> bool {
@@ -106,7 +106,9 @@ pub(crate) fn structures(handle: NDIS_HANDLE) -> bool {
         ),
         ..NET_PNP_EVENT_NOTIFICATION::ZERO
     };
+    let mut pool = receive::pool_parameters();
     let mut state = link_state();
+    let pool = &raw mut pool;
     let (configuration, device, event) = (&raw mut configuration, &raw mut device, &raw mut event);
     let state = &raw mut state;
     let mut status = status_indication(handle, state);
@@ -125,6 +127,7 @@ pub(crate) fn structures(handle: NDIS_HANDLE) -> bool {
         };
         is_refused(configuration.cast(), open)
             && is_refused(device.cast(), register)
+            && is_refused(pool.cast(), || receive::pool_status(handle, pool))
             && is_refused(event.cast(), || imports::NdisMNetPnPEvent(handle, event))
             && is_refused(status.cast(), indicate)
             && is_refused(state.cast(), indicate)

@@ -1,7 +1,7 @@
 //! Violations that the report must name: rules of which a mere count would not say that each was checked.
 
 /// Structures of a miniport, but for attributes, with a type of their own.
-const STRUCTURES: [&str; 8] = [
+const STRUCTURES: [&str; 9] = [
     "NDIS_MINIPORT_DRIVER_CHARACTERISTICS",
     "NDIS_NDK_PROVIDER_CHARACTERISTICS",
     "NDIS_NDK_CAPABILITIES",
@@ -10,6 +10,7 @@ const STRUCTURES: [&str; 8] = [
     "NET_PNP_EVENT_NOTIFICATION",
     "NDIS_STATUS_INDICATION",
     "NDIS_LINK_STATE",
+    "NET_BUFFER_LIST_POOL_PARAMETERS",
 ];
 /// Their type is what says which they are.
 const ATTRIBUTES: [&str; 3] = [
@@ -106,6 +107,35 @@ pub(crate) fn violations() -> Vec<String> {
         "WskRelease: the client does not have this list",
         "WskRelease: no such socket, or it is closed",
         "the client has written to datagrams that it had given back",
+        "NdisAllocateNetBufferListPool called above IRQL 2",
+        "NdisAllocateNetBufferListPool: not an adapter's handle",
+        "NET_BUFFER_LIST_POOL_PARAMETERS: no tag",
+        "NET_BUFFER_LIST_POOL_PARAMETERS: the protocol 0x1 of a miniport",
+        "NdisFreeNetBufferListPool: 1 lists of the pool are not freed",
+        "NdisFreeNetBufferListPool: no such pool, or it was freed",
+        "NdisAllocateNetBufferAndNetBufferList: the pool was made without fAllocateNetBuffer",
+        "NdisAllocateNetBufferAndNetBufferList: 101 bytes, of which the MDLs describe 100",
+        "NdisAllocateNetBufferAndNetBufferList: no such pool, or it was freed",
+        "NdisFreeNetBufferList: a list that was freed",
+        "NdisFreeNetBufferList: a list that the protocol has",
+        "NdisFreeNetBufferList: another NET_BUFFER than the list was allocated with",
+        "NdisMIndicateReceiveNetBufferLists: a list that was freed",
+        "NdisMIndicateReceiveNetBufferLists: a list that the protocol has",
+        "NdisMIndicateReceiveNetBufferLists: a list of no pool",
+        "NdisMIndicateReceiveNetBufferLists: the flags say DISPATCH_LEVEL, which it is not",
+        "NdisMIndicateReceiveNetBufferLists: flags 0x10002",
+        "NdisMIndicateReceiveNetBufferLists: port 1",
+        "NdisMIndicateReceiveNetBufferLists: a list with the status",
+        "NdisMIndicateReceiveNetBufferLists: a list of 2 NET_BUFFERs",
+        "NdisMIndicateReceiveNetBufferLists: a frame of 60 bytes, of which the MDLs describe 20",
+        "NdisMIndicateReceiveNetBufferLists: a frame was changed while the protocol had it",
+        "NdisMIndicateReceiveNetBufferLists: a list was changed while the protocol had it",
+        "NdisMIndicateReceiveNetBufferLists: 1 lists, but the count is 2",
+        "NdisMIndicateReceiveNetBufferLists: SourceHandle is not the adapter's handle",
+        "NdisMIndicateReceiveNetBufferLists: in state Pausing",
+        "NdisMIndicateReceiveNetBufferLists: in state Paused",
+        "MiniportPause completed with 1 received lists outstanding",
+        "MiniportPause completed with 1 calls of NdisMIndicateReceiveNetBufferLists that have not returned",
     ]
     .map(str::to_owned)
     .into();
