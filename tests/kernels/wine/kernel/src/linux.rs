@@ -11,7 +11,10 @@ pub type File = i32;
 pub enum Syscall {
     Read = 0,
     Write = 1,
+    Open = 2,
     Close = 3,
+    Poll = 7,
+    Ioctl = 16,
     Socket = 41,
     Connect = 42,
     SendMsg = 46,

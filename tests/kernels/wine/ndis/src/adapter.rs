@@ -136,6 +136,7 @@ impl Adapter {
             ndk::check(&adapter);
             packets::check(&adapter);
             packets::check_pauses(&adapter);
+            adapter.packets.tap.open(&adapter);
         }
         kernel::trace("ndis: adapter started and checked");
         NDIS_STATUS_SUCCESS
@@ -302,6 +303,7 @@ impl Adapter {
         if self.state() == State::Running {
             self.pause();
         }
+        self.packets.tap.close();
         self.ndk.close_all(self);
         if let Some(handler) = self.driver.characteristics.HaltHandlerEx {
             // ndis/nc-ndis-miniport_halt: PASSIVE_LEVEL.

@@ -1,8 +1,8 @@
 //! Stand-in for `ndis.sys`: registers one miniport driver, gives it one adapter and takes that through its life, checks what the
 //! driver says and answers on the way, and serves the driver's control device.
 //!
-//! It follows the `network/*` pages and the `ndis` reference of the WDK. It is not Microsoft's NDIS: there are no protocols, no
-//! filters, no ports, no power management.
+//! It follows the `network/*` pages and the `ndis` reference of the WDK. It is not Microsoft's NDIS: there is one protocol, which is TCP/IP
+//! of Linux if the adapter has a TAP interface; there are no filters, no ports, no power management.
 #![allow(non_snake_case, non_upper_case_globals, reason = "exports and C enumerations carry their documented names")]
 
 mod adapter;

@@ -85,6 +85,11 @@ pub(crate) fn parameter(service: &str, name: &str) -> Option<(u32, Vec<u8>)> {
     Key::open(HKEY_LOCAL_MACHINE, &path)?.value(name)
 }
 
+/// The same of a string.
+pub(crate) fn text_parameter(service: &str, name: &str) -> Option<String> {
+    parameter(service, name).map(|(_, data)| text(&data))
+}
+
 /// The root-enumerated device that is installed for the service.
 pub(crate) fn device_node(service: &str) -> Option<Key> {
     const ROOT: &str = r"System\CurrentControlSet\Enum\ROOT";

@@ -9,6 +9,7 @@ mod check;
 mod entries;
 mod pool;
 mod receive;
+mod tap;
 
 use std::{
     collections::BTreeMap,
@@ -49,6 +50,7 @@ pub(crate) struct Outstanding {
     /// What did not come back in time, and may yet.
     missed: Mutex<Vec<Batch>>,
     pub(crate) receives: receive::Receives,
+    pub(crate) tap: tap::Slot,
 }
 
 impl Outstanding {
@@ -92,6 +94,12 @@ fn begin(adapter: &Adapter, batch: &Batch, at_dispatch: bool) {
             lent.returned = true;
         }
     }
+}
+
+/// Whether all lists of a batch have come back.
+fn is_back(adapter: &Adapter, batch: &Batch) -> bool {
+    let lent = lock(&adapter.packets.lent);
+    batch.lists.iter().all(|list| lent.get(&(*list as usize)).is_some_and(|lent| lent.status.is_some()))
 }
 
 /// Waits for the lists of a batch; what they came back with. None: that took too long.

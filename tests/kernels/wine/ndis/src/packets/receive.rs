@@ -387,7 +387,7 @@ unsafe extern "system" fn NdisMIndicateReceiveNetBufferLists(
     receives.enter(adapter.state());
     let may_keep = flags & NDIS_RECEIVE_FLAGS_RESOURCES == 0;
     let longest = lock(&adapter.attributes).mtu as usize + HEADER;
-    let mut lists = vec![];
+    let (mut lists, tap) = (vec![], adapter.packets.tap.get());
     let mut next = first;
     while !next.is_null() {
         if let Err(problem) = pool::lend(next as usize) {
@@ -398,6 +398,9 @@ unsafe extern "system" fn NdisMIndicateReceiveNetBufferLists(
         let list = unsafe { &mut *next };
         lists.push(next as usize);
         let frame = check_list(list, handle, longest);
+        if let Some(tap) = &tap {
+            tap.write(&frame);
+        }
         next = list.Next;
         if may_keep {
             list.Next = SCRIBBLED.cast();

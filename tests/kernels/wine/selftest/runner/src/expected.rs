@@ -134,6 +134,7 @@ pub(crate) fn violations() -> Vec<String> {
         "NdisMIndicateReceiveNetBufferLists: SourceHandle is not the adapter's handle",
         "NdisMIndicateReceiveNetBufferLists: in state Pausing",
         "NdisMIndicateReceiveNetBufferLists: in state Paused",
+        "stand-in: the TAP interface no/interface: errno",
         "MiniportPause completed with 1 received lists outstanding",
         "MiniportPause completed with 1 calls of NdisMIndicateReceiveNetBufferLists that have not returned",
     ]

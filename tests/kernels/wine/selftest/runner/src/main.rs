@@ -27,6 +27,10 @@ const KEEPER: &str = "--keeper";
 /// The same, while its memory is being shared.
 const SHARER: &str = "--sharer";
 
+/// The parameter of an adapter that names its TAP interface, and a name that no interface has.
+const TAP_INTERFACE: &str = "TapInterface";
+const NO_INTERFACE: &str = "no/interface";
+
 /// Counts and prints.
 #[derive(Default)]
 struct Tally {
@@ -77,6 +81,9 @@ fn loaded(driver: &str, wrong_start: bool, work: impl FnOnce() -> Result<(), Str
     let report = Report::begin();
     let service = Service::create(driver)?;
     service.set_parameter(WRONG_START, wrong_start.into())?;
+    if wrong_start {
+        service.set_text(TAP_INTERFACE, NO_INTERFACE)?;
+    }
     service.start()?;
     let result = Device::wait().and_then(|_| work());
     service.stop()?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use windows_sys::Win32::{
     Foundation::GetLastError,
     System::{
-        Registry::{HKEY_LOCAL_MACHINE, REG_DWORD, RegSetKeyValueW},
+        Registry::{HKEY_LOCAL_MACHINE, REG_DWORD, REG_SZ, RegSetKeyValueW},
         Services::{
             CloseServiceHandle, ControlService, CreateServiceW, DeleteService, OpenSCManagerW, OpenServiceW,
             QueryServiceStatus, SC_HANDLE, SC_MANAGER_ALL_ACCESS, SERVICE_ALL_ACCESS, SERVICE_CONTROL_STOP,
@@ -34,6 +34,17 @@ fn wide(text: &str) -> Vec<u16> {
 fn last_error(what: &str) -> String {
     // SAFETY: no preconditions.
     format!("{what}: error {}", unsafe { GetLastError() })
+}
+
+/// Sets a value in the service's `Parameters` key.
+fn set(name: &str, kind: u32, data: &[u8]) -> Result<(), String> {
+    let key = wide(&format!(r"System\CurrentControlSet\Services\{NAME}\Parameters"));
+    let name = wide(name);
+    // SAFETY: NUL-terminated strings, and as many bytes of data.
+    let result = unsafe {
+        RegSetKeyValueW(HKEY_LOCAL_MACHINE, key.as_ptr(), name.as_ptr(), kind, data.as_ptr().cast(), data.len() as u32)
+    };
+    if result == 0 { Ok(()) } else { Err(format!("RegSetKeyValue: error {result}")) }
 }
 
 impl Service {
@@ -68,20 +79,12 @@ impl Service {
 
     /// Sets a number in the service's `Parameters` key.
     pub(crate) fn set_parameter(&self, name: &str, value: u32) -> Result<(), String> {
-        let key = wide(&format!(r"System\CurrentControlSet\Services\{NAME}\Parameters"));
-        let name = wide(name);
-        // SAFETY: NUL-terminated strings and the bytes of a number.
-        let result = unsafe {
-            RegSetKeyValueW(
-                HKEY_LOCAL_MACHINE,
-                key.as_ptr(),
-                name.as_ptr(),
-                REG_DWORD,
-                (&raw const value).cast(),
-                size_of_val(&value) as u32,
-            )
-        };
-        if result == 0 { Ok(()) } else { Err(format!("RegSetKeyValue: error {result}")) }
+        set(name, REG_DWORD, &value.to_le_bytes())
+    }
+
+    /// Sets a string there.
+    pub(crate) fn set_text(&self, name: &str, value: &str) -> Result<(), String> {
+        set(name, REG_SZ, &wide(value).into_iter().flat_map(u16::to_le_bytes).collect::<Vec<_>>())
     }
 
     pub(crate) fn start(&self) -> Result<(), String> {

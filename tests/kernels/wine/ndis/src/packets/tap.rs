@@ -1,0 +1,200 @@
+//! A TAP interface of Linux behind the adapter: TCP/IP of Linux is then the protocol that is bound to the miniport.
+//!
+//! It is there if the adapter has a parameter `TapInterface`, the name of an interface, from the end of the checks until the adapter is halted.
+//! Linux makes the interface, unless it has one of that name (networking/tuntap). A thread sends the frames that Linux sends; frames that
+//! the miniport indicates go to Linux within the indication. Where the interface is full, or down, they are lost, as on a cable.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    thread::JoinHandle,
+};
+
+use kernel::{
+    linux::{Errno, File, Syscall, call, plain},
+    violation,
+};
+
+use super::{
+    batch::{Batch, HEADER},
+    begin, finish, is_back,
+};
+use crate::{
+    adapter::{Adapter, State},
+    lock, registry,
+};
+
+const KEYWORD: &str = "TapInterface";
+/// Frames that go to the miniport in one call, at most.
+const BURST: usize = 32;
+/// Calls whose frames the miniport may have before the thread waits for the first of them.
+const OUTSTANDING: usize = 64;
+/// No frame of an interface is longer.
+const ROOM: usize = 0x1_0000;
+
+const O_RDWR: usize = 2;
+/// Not for the programs that Wine starts; and no call waits. The numbers are those of eventfd2 too.
+const CLOEXEC: usize = 0o2_000_000;
+const NONBLOCK: usize = 0o4_000;
+const TUNSETIFF: usize = 0x4004_54CA;
+const IFF_TAP: u16 = 2;
+const IFF_NO_PI: u16 = 0x1000;
+const POLLIN: i16 = 1;
+
+/// struct ifreq.
+#[repr(C)]
+struct Request {
+    name: [u8; 16],
+    flags: u16,
+    rest: [u8; 22],
+}
+
+/// struct pollfd.
+#[repr(C)]
+struct Polled {
+    file: File,
+    events: i16,
+    happened: i16,
+}
+
+/// A file that is closed when it is dropped.
+struct Owned(File);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let _closed_anyhow = plain(Syscall::Close, self.0, [0, 0]);
+    }
+}
+
+/// An open interface.
+pub(super) struct Tap {
+    file: Owned,
+    /// Ends the wait for frames for good.
+    bell: Owned,
+}
+
+impl Tap {
+    fn open(name: &str) -> Result<Self, Errno> {
+        const EINVAL: Errno = Errno(22);
+        let mut request = Request { name: [0; 16], flags: IFF_TAP | IFF_NO_PI, rest: [0; 22] };
+        // With a NUL behind it.
+        let place = request.name[..15].get_mut(..name.len()).ok_or(EINVAL)?;
+        place.copy_from_slice(name.as_bytes());
+        let device = c"/dev/net/tun".as_ptr().expose_provenance();
+        // SAFETY: a NUL-terminated path.
+        let file = unsafe { call(Syscall::Open, [device, O_RDWR | CLOEXEC | NONBLOCK, 0, 0, 0, 0]) }?;
+        let file = Owned(file as File);
+        let request = (&raw mut request).expose_provenance();
+        // SAFETY: a request, which is read and written.
+        unsafe { call(Syscall::Ioctl, [file.0 as usize, TUNSETIFF, request, 0, 0, 0]) }?;
+        let bell = plain(Syscall::EventFd2, 0, [CLOEXEC | NONBLOCK, 0])?;
+        Ok(Self { file, bell: Owned(bell as File) })
+    }
+
+    /// Hands a frame to Linux, if Linux takes it.
+    pub(super) fn write(&self, frame: &[u8]) {
+        let place = frame.as_ptr().expose_provenance();
+        // SAFETY: as many bytes, which are read.
+        let _lost = unsafe { call(Syscall::Write, [self.file.0 as usize, place, frame.len(), 0, 0, 0]) };
+    }
+
+    /// The next frame, if Linux has sent one.
+    fn read<'a>(&self, room: &'a mut [u8]) -> Option<&'a [u8]> {
+        let place = room.as_mut_ptr().expose_provenance();
+        // SAFETY: as many bytes, which are written.
+        let length = unsafe { call(Syscall::Read, [self.file.0 as usize, place, room.len(), 0, 0, 0]) };
+        room.get(..length.ok()?)
+    }
+
+    /// Waits for a frame. False: the bell has rung, or there will be none.
+    fn wait(&self) -> bool {
+        let polled = |file: &Owned| Polled { file: file.0, events: POLLIN, happened: 0 };
+        let mut files = [polled(&self.file), polled(&self.bell)];
+        let place = files.as_mut_ptr().expose_provenance();
+        // SAFETY: so many files, which are read and written; -1: without a limit of time.
+        let result = unsafe { call(Syscall::Poll, [place, files.len(), usize::MAX, 0, 0, 0]) };
+        if files[1].happened != 0 {
+            return false;
+        }
+        if result.is_err() || files[0].happened & !POLLIN != 0 {
+            violation(&format!("stand-in: the TAP interface has gone: poll says {:#x}", files[0].happened));
+            return false;
+        }
+        true
+    }
+
+    fn ring(&self) {
+        let one = 1_u64;
+        let place = (&raw const one).expose_provenance();
+        // SAFETY: eight bytes, which are read.
+        let _rung = unsafe { call(Syscall::Write, [self.bell.0 as usize, place, 8, 0, 0, 0]) };
+    }
+}
+
+/// The interface of an adapter, if the adapter has one.
+#[derive(Default)]
+pub(crate) struct Slot(Mutex<Option<(Arc<Tap>, JoinHandle<()>)>>);
+
+impl Slot {
+    pub(super) fn get(&self) -> Option<Arc<Tap>> {
+        lock(&self.0).as_ref().map(|(tap, _)| Arc::clone(tap))
+    }
+
+    /// Opens what the adapter's configuration names. PASSIVE_LEVEL.
+    pub(crate) fn open(&self, adapter: &Arc<Adapter>) {
+        let Some(name) = registry::text_parameter(&adapter.driver.service, KEYWORD).filter(|name| !name.is_empty())
+        else {
+            return;
+        };
+        match Tap::open(&name) {
+            Ok(tap) => {
+                let (tap, adapter) = (Arc::new(tap), Arc::clone(adapter));
+                let sender = Arc::clone(&tap);
+                let thread = std::thread::spawn(move || send(&adapter, &sender));
+                *lock(&self.0) = Some((tap, thread));
+                kernel::trace(&format!("ndis: TAP interface {name} opened"));
+            }
+            Err(Errno(errno)) => violation(&format!("stand-in: the TAP interface {name}: errno {errno}")),
+        }
+    }
+
+    /// Closes it, when the miniport has completed all that came from it. PASSIVE_LEVEL.
+    pub(crate) fn close(&self) {
+        let Some((tap, thread)) = lock(&self.0).take() else { return };
+        tap.ring();
+        if thread.join().is_err() {
+            violation("stand-in: the thread of the TAP interface panicked");
+        }
+    }
+}
+
+/// Sends what Linux sends, at each level in turn, with one to three frames in a list. While the adapter is not running it is lost.
+fn send(adapter: &Adapter, tap: &Tap) {
+    let longest = lock(&adapter.attributes).mtu as usize + HEADER;
+    let mut room = vec![0; ROOM];
+    let (mut sent, mut bursts) = (VecDeque::new(), 0_usize);
+    while tap.wait() {
+        let mut frames = vec![];
+        while frames.len() < BURST
+            && let Some(frame) = tap.read(&mut room)
+        {
+            if (HEADER..=longest).contains(&frame.len()) {
+                frames.push(frame.to_vec());
+            }
+        }
+        if frames.is_empty() || adapter.state() != State::Running {
+            continue;
+        }
+        let lists: Vec<_> = frames.chunks(1 + bursts % 3).map(<[Vec<u8>]>::to_vec).collect();
+        let batch = Batch::new(&lists);
+        begin(adapter, &batch, bursts % 2 == 1);
+        bursts += 1;
+        sent.push_back(batch);
+        while sent.front().is_some_and(|first| sent.len() >= OUTSTANDING || is_back(adapter, first)) {
+            sent.pop_front().map(|batch| finish(adapter, batch));
+        }
+    }
+    for batch in sent {
+        finish(adapter, batch);
+    }
+}
