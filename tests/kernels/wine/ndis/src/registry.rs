@@ -85,7 +85,7 @@ pub(crate) fn parameter(service: &str, name: &str) -> Option<(u32, Vec<u8>)> {
     Key::open(HKEY_LOCAL_MACHINE, &path)?.value(name)
 }
 
-/// The same of a string.
+/// A value of an adapter that is a string.
 pub(crate) fn text_parameter(service: &str, name: &str) -> Option<String> {
     parameter(service, name).map(|(_, data)| text(&data))
 }

@@ -23,6 +23,12 @@ pub(crate) enum Fault {
     ForgetsReceives,
     /// A pause ends within an indication.
     PausesInIndication,
+    /// Not wrong: a pause pends, and ends when the last list comes back.
+    PausesWithLastList,
+    /// Not wrong: a thread indicates once after MiniportPause has returned.
+    ReceivesLate,
+    /// It does so again.
+    ReceivesLateAgain,
     CountsNothing,
     TakesLock,
     CompletesWhatDidNotPend,

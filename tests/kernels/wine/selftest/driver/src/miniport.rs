@@ -239,12 +239,7 @@ unsafe extern "system" fn pause(
     while TRAFFIC.load(Ordering::Acquire) != PAUSED {
         sleep(1);
     }
-    if Fault::PausesInIndication.is_planted() {
-        receive::pause_in_indication();
-        return NDIS_STATUS_PENDING;
-    }
-    receive::wait_for_lists();
-    NDIS_STATUS_SUCCESS
+    receive::pause()
 }
 
 unsafe extern "system" fn restart_later(item: *mut c_void, work_item: NDIS_HANDLE) {

@@ -72,17 +72,22 @@ pub(crate) unsafe fn returns(text: &mut Text<'_>) {
     text.check(seen & CHANGED == 0, "lists were returned with other contents");
 }
 
+/// A pause that waits for the lists, one that ends with the last of them, and one into which an indication comes.
+///
 /// # Safety
 /// As for `returns`.
 pub(crate) unsafe fn pause(text: &mut Text<'_>) {
-    // SAFETY: PASSIVE_LEVEL, with the adapter running.
-    unsafe {
-        SoftNdkStandInExercise(HOLD_RECEIVES);
-        indicate_from(false, 0..LISTS, 0, text);
+    for fault in [Fault::None, Fault::PausesWithLastList] {
+        // SAFETY: PASSIVE_LEVEL, with the adapter running.
+        unsafe {
+            SoftNdkStandInExercise(HOLD_RECEIVES);
+            indicate_from(false, 0..LISTS, 0, text);
+        }
         text.check(OUT.load(Ordering::Acquire) == LISTS as u32, "the protocol does not hold lists");
         WAITED.store(false, Ordering::Release);
-        SoftNdkStandInExercise(CHECK_PAUSE_WITH_RECEIVES);
+        fault.during(CHECK_PAUSE_WITH_RECEIVES);
+        text.check(WAITED.load(Ordering::Acquire), "lists were returned before the pause");
+        text.check(OUT.load(Ordering::Acquire) == 0, "lists were not returned in the pause");
     }
-    text.check(WAITED.load(Ordering::Acquire), "lists were returned before the pause");
-    text.check(OUT.load(Ordering::Acquire) == 0, "lists were not returned in the pause");
+    Fault::ReceivesLate.during(CHECK_PAUSE_WITH_SEND);
 }

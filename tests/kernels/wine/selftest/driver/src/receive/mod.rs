@@ -202,27 +202,39 @@ fn are_back() -> bool {
     false
 }
 
-/// In MiniportPause.
-pub(crate) fn wait_for_lists() {
+/// In MiniportPause: waits for the lists that the protocol has, unless a fault is planted.
+pub(crate) fn pause() -> NDIS_STATUS {
     if OUT.load(Ordering::Acquire) > 0 {
-        checks::WAITED.store(true, core::sync::atomic::Ordering::Release);
+        checks::WAITED.store(true, Ordering::Release);
+        if Fault::PausesWithLastList.is_planted() {
+            return NDIS_STATUS_PENDING;
+        }
+    }
+    if Fault::PausesInIndication.is_planted() {
+        return pend(indicate_until_paused);
+    }
+    if Fault::ReceivesLate.is_planted() || Fault::ReceivesLateAgain.is_planted() {
+        return pend(indicate_late);
     }
     if !Fault::ForgetsReceives.is_planted() {
         are_back();
     }
+    NDIS_STATUS_SUCCESS
 }
 
-/// In MiniportPause, which pends: a thread indicates lists one by one until one comes back within its indication, in which the pause ends.
-pub(crate) fn pause_in_indication() {
+/// Leaves the end of a pause to a thread.
+fn pend(routine: ThreadRoutine) -> NDIS_STATUS {
     let (mut handle, none) = (0, core::ptr::null_mut());
     // SAFETY: as documented.
     unsafe {
-        PsCreateSystemThread(&mut handle, 0x1F_FFFF, none, 0, none, indicate_while_pausing, none);
+        PsCreateSystemThread(&mut handle, 0x1F_FFFF, none, 0, none, routine, none);
         ZwClose(handle);
     }
+    NDIS_STATUS_PENDING
 }
 
-unsafe extern "system" fn indicate_while_pausing(_context: *mut c_void) {
+/// Indicates lists one by one until one comes back within its indication, in which the pause ends.
+unsafe extern "system" fn indicate_until_paused(_context: *mut c_void) {
     sleep(20);
     for _ in 0..8 {
         if !Fault::PausesInIndication.is_planted() {
@@ -231,6 +243,23 @@ unsafe extern "system" fn indicate_while_pausing(_context: *mut c_void) {
         give(chain(0..1, FRAME), 1, 0);
         are_back();
     }
+}
+
+/// Indicates once, or until NDIS has seen that it is more than once; then the pause ends.
+unsafe extern "system" fn indicate_late(_context: *mut c_void) {
+    sleep(20);
+    // SAFETY: no preconditions.
+    let violations = || unsafe { SoftNdkStandInViolationCount() };
+    let before = violations();
+    for _ in 0..5000 {
+        indicate(adapter_handle(), 1, FRAME);
+        if Fault::ReceivesLate.is_planted() || violations() > before {
+            break;
+        }
+        sleep(1);
+    }
+    // SAFETY: the adapter is pausing and waits for this.
+    unsafe { NdisMPauseComplete(adapter_handle()) };
 }
 
 /// ndis/nc-ndis-miniport_return_net_buffer_lists.
@@ -268,5 +297,8 @@ pub(crate) unsafe extern "system" fn returned(_context: NDIS_HANDLE, lists: *mut
         // SAFETY: the adapter is pausing and waits for this.
         unsafe { NdisMPauseComplete(adapter_handle()) };
     }
-    OUT.fetch_sub(count, Ordering::AcqRel);
+    if OUT.fetch_sub(count, Ordering::AcqRel) == count && Fault::PausesWithLastList.is_planted_once() {
+        // SAFETY: as above.
+        unsafe { NdisMPauseComplete(adapter_handle()) };
+    }
 }
