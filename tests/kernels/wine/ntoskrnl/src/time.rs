@@ -2,7 +2,6 @@
 
 use windows_sys::Win32::System::Performance::{QueryPerformanceCounter, QueryPerformanceFrequency};
 use windows_sys::Win32::System::SystemInformation::GetSystemTimePreciseAsFileTime;
-use windows_sys::Win32::System::WindowsProgramming::QueryInterruptTimePrecise;
 
 use crate::{
     base::status,
@@ -26,12 +25,12 @@ unsafe extern "system" fn KeQueryPerformanceCounter(frequency: *mut i64) -> i64 
     counter
 }
 
-/// Time since the machine started, in 100 ns.
+/// Time since the machine started, in 100 ns, from the performance counter: Wine 8 has no QueryInterruptTimePrecise.
 fn interrupt_time() -> u64 {
-    let mut time = 0;
-    // SAFETY: a valid place for the result.
-    unsafe { QueryInterruptTimePrecise(&mut time) };
-    time
+    let mut frequency = 0;
+    // SAFETY: a valid place for the frequency.
+    let counter = unsafe { KeQueryPerformanceCounter(&mut frequency) };
+    (i128::from(counter) * 10_000_000 / i128::from(frequency.max(1))) as u64
 }
 
 /// wdm/nf-wdm-kequeryinterrupttime: any IRQL; 100 ns units.
