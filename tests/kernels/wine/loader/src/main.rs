@@ -60,6 +60,7 @@ fn serve_service(driver: &str, addresses: &str) -> Result<()> {
     service.set_parameter("RefusedWatches", "0")?;
     service.set_parameter("Crc", "0")?;
     service.set_parameter("Groups", "")?;
+    service.set_parameter("TapInterface", "")?;
     set_trace_level("0")?;
     // It is there only if a run has asked for it.
     let _ = std::fs::remove_file(KEEP_FREED);

@@ -79,7 +79,7 @@ pub(super) fn give_back(list: usize) {
     }
 }
 
-/// ndis/nf-ndis-ndisallocatenetbufferlistpool: at most DISPATCH_LEVEL; the handle is that of the driver or an adapter.
+/// ndis/nf-ndis-ndisallocatenetbufferlistpool: at most DISPATCH_LEVEL; the handle is the driver's or an adapter's.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn NdisAllocateNetBufferListPool(
     handle: NDIS_HANDLE,
@@ -241,7 +241,7 @@ unsafe extern "system" fn NdisFreeNetBufferList(list: *mut NET_BUFFER_LIST) {
     }
 }
 
-/// ndis/nf-ndis-ndisallocatemdl: at most DISPATCH_LEVEL; for non-paged memory. The handle is that of the driver or an adapter.
+/// ndis/nf-ndis-ndisallocatemdl: at most DISPATCH_LEVEL; for non-paged memory. The handle is the driver's or an adapter's.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn NdisAllocateMdl(handle: NDIS_HANDLE, address: *mut c_void, length: u32) -> *mut MDL {
     kernel::at_most(DISPATCH_LEVEL, "NdisAllocateMdl");
