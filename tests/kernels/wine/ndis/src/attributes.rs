@@ -42,6 +42,8 @@ pub(crate) struct Attributes {
     pub(crate) packet_filters: u32,
     pub(crate) mac_address: [u8; 6],
     pub(crate) mtu: u32,
+    /// The link is up, as the miniport has said last.
+    pub(crate) connected: bool,
     pub(crate) multicast_addresses: usize,
 }
 
@@ -181,6 +183,7 @@ unsafe fn general(
         set.oids = unsafe { std::slice::from_raw_parts(copy.SupportedOidList, count) }.to_vec();
     }
     set.mtu = copy.MtuSize;
+    set.connected = copy.MediaConnectState != MediaConnectStateDisconnected;
     set.multicast_addresses = copy.MaxMulticastListSize as usize;
     set.packet_filters = copy.SupportedPacketFilters;
     set.mac_address.copy_from_slice(&copy.CurrentMacAddress[..6]);

@@ -7,7 +7,7 @@ use ndk_abi::{ndis::*, status::NDIS_STATUS_LINK_STATE};
 
 use crate::{
     adapter::{self, State},
-    check_header,
+    check_header, lock,
 };
 
 /// ndis/nf-ndis-ndisgetversion: at most DISPATCH_LEVEL. 6.85.
@@ -51,7 +51,13 @@ unsafe extern "system" fn NdisMIndicateStatusEx(handle: NDIS_HANDLE, indication:
         }
         let sizes = [NDIS_SIZEOF_LINK_STATE_REVISION_1];
         // SAFETY: the buffer is as long as its size says. What is wrong is reported there.
-        let _ = unsafe { check_header(indication.StatusBuffer, "NDIS_LINK_STATE", NDIS_OBJECT_TYPE_DEFAULT, &sizes) };
+        let checked =
+            unsafe { check_header(indication.StatusBuffer, "NDIS_LINK_STATE", NDIS_OBJECT_TYPE_DEFAULT, &sizes) };
+        if checked.is_ok() {
+            // SAFETY: checked.
+            let state = unsafe { &*indication.StatusBuffer.cast::<NDIS_LINK_STATE>() };
+            lock(&adapter.attributes).connected = state.MediaConnectState == MediaConnectStateConnected;
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use kernel::violation;
-use ndk_abi::ndis::*;
+use ndk_abi::{ndis::*, status::NDIS_STATUS_MEDIA_DISCONNECTED};
 
 use super::{
     batch::{BROADCAST, Batch, DIRECTED, FRAME, HEADER, MULTICAST, frame},
@@ -31,10 +31,13 @@ fn statistics(adapter: &Adapter) -> Option<NDIS_STATISTICS_INFO> {
 /// Frames of all kinds, alone and in chains, at both levels; those of a wrong length; cancels. What OID_GEN_STATISTICS says that it
 /// counts has to be counted.
 pub(crate) fn check(adapter: &Arc<Adapter>) {
-    let (source, mtu) = {
+    let (source, mtu, connected) = {
         let attributes = lock(&adapter.attributes);
-        (attributes.mac_address, attributes.mtu as usize)
+        (attributes.mac_address, attributes.mtu as usize, attributes.connected)
     };
+    if !connected {
+        return check_disconnected(adapter, source);
+    }
     let whole = |destination, length| frame(destination, source, length);
     let before = statistics(adapter);
     for at_dispatch in [false, true] {
@@ -79,6 +82,16 @@ pub(crate) fn check(adapter: &Arc<Adapter>) {
         && after.ifOutErrors - before.ifOutErrors != 2
     {
         violation("OID_GEN_STATISTICS: two frames of a wrong length are not two errors");
+    }
+}
+
+/// A frame while the link is down: it is refused as such, unless the link comes up in the meantime.
+fn check_disconnected(adapter: &Arc<Adapter>, source: [u8; 6]) {
+    let batch = Batch::new(&[vec![frame(BROADCAST, source, FRAME)]]);
+    let Some(statuses) = send(adapter, batch, false) else { return };
+    let refused = statuses.iter().all(|status| *status == NDIS_STATUS_MEDIA_DISCONNECTED);
+    if !refused && !lock(&adapter.attributes).connected {
+        violation(&format!("a send while the link is down was completed with {statuses:?}"));
     }
 }
 
