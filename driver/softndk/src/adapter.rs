@@ -1,7 +1,7 @@
 //! The state of an adapter.
 #![expect(unsafe_code, reason = "an object that NDIS has by pointer")]
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use ndk_abi::{
     ndis::NDIS_HANDLE,
@@ -11,14 +11,8 @@ use ndk_provider::Provider;
 use platform::{Arc, Passive, SpinLock};
 
 use crate::{
-    attributes::{MAXIMUM_PAYLOAD, NdkAttributes},
-    control, events,
-    framework_device::FrameworkDevice,
-    ndis::Handle,
-    platform::Windows,
-    rdma_state::RdmaState,
-    tcpip::Watch,
-    traffic::Traffic,
+    attributes::NdkAttributes, cable::Cable, control, events, framework_device::FrameworkDevice, ndis::Handle,
+    platform::Windows, rdma_state::RdmaState, tcpip::Watch, traffic::Traffic,
 };
 
 /// An adapter: the context of all miniport handlers.
@@ -26,9 +20,11 @@ pub(crate) struct Adapter {
     miniport: Handle,
     /// The NET_LUID of the adapter's interface.
     pub(crate) luid: u64,
-    traffic: Traffic,
-    /// OID_GEN_CURRENT_PACKET_FILTER.
-    pub(crate) packet_filter: AtomicU32,
+    traffic: Arc<Traffic, Windows>,
+    /// The most bytes of a frame's payload.
+    mtu: AtomicU32,
+    /// Set in the initialisation if the parameters name peers, taken by the halt.
+    cable: SpinLock<Option<Arc<Cable, Windows>>, Windows>,
     /// OID_GEN_CURRENT_LOOKAHEAD.
     pub(crate) lookahead: AtomicU32,
     rdma: RdmaState,
@@ -64,9 +60,10 @@ impl Adapter {
         Arc::try_new(Self {
             miniport: Handle(miniport),
             luid,
-            traffic: Traffic::new(),
-            packet_filter: AtomicU32::new(0),
-            lookahead: AtomicU32::new(MAXIMUM_PAYLOAD),
+            traffic: Arc::try_new(Traffic::new(miniport)).map_err(|_| NDIS_STATUS_RESOURCES)?,
+            mtu: AtomicU32::new(0),
+            cable: SpinLock::<_, Windows>::new(None),
+            lookahead: AtomicU32::new(0),
             rdma: RdmaState::new(miniport)?,
             provider: Provider::new(&[])?,
             parts: SpinLock::<_, Windows>::new(None),
@@ -80,8 +77,34 @@ impl Adapter {
     }
 
     /// The counts of the adapter's Ethernet frames, and whether the adapter is paused.
-    pub(crate) fn traffic(&self) -> &Traffic {
+    pub(crate) fn traffic(&self) -> &Arc<Traffic, Windows> {
         &self.traffic
+    }
+
+    /// The most bytes of a frame's payload.
+    pub(crate) fn mtu(&self) -> u32 {
+        self.mtu.load(Ordering::Relaxed)
+    }
+
+    /// Sets the MTU, in the initialisation.
+    pub(crate) fn set_mtu(&self, mtu: u32) {
+        self.mtu.store(mtu, Ordering::Relaxed);
+        self.lookahead.store(mtu, Ordering::Relaxed);
+    }
+
+    /// Connects the cable, in the initialisation.
+    pub(crate) fn add_cable(&self, cable: Arc<Cable, Windows>) {
+        *self.cable.lock() = Some(cable);
+    }
+
+    /// The cable, if the parameters name peers.
+    pub(crate) fn cable(&self) -> Option<Arc<Cable, Windows>> {
+        self.cable.lock().clone()
+    }
+
+    /// Takes the cable out, for the halt to close it.
+    pub(crate) fn take_cable(&self) -> Option<Arc<Cable, Windows>> {
+        self.cable.lock().take()
     }
 
     /// Whether RDMA is on.

@@ -6,48 +6,46 @@ use core::ffi::c_void;
 use ndk_abi::{
     describe::ZeroInit,
     ndis::{
-        IF_TYPE_ETHERNET_CSMACD, MediaConnectStateConnected, MediaDuplexStateFull, NDIS_HANDLE,
-        NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA, NDIS_MAC_OPTION_NO_LOOPBACK, NDIS_MAC_OPTION_TRANSFERS_NOT_PEND,
-        NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
-        NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
-        NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_1,
-        NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM, NDIS_MINIPORT_ATTRIBUTES_NO_OID_INTERCEPT_ON_NONDEFAULT_PORTS,
-        NDIS_MINIPORT_ATTRIBUTES_NO_PAUSE_ON_SUSPEND, NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK,
-        NDIS_NDK_CAPABILITIES, NDIS_NDK_CAPABILITIES_REVISION_1, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT,
-        NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES, NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_NDK_ATTRIBUTES,
-        NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_PACKET_TYPE_ALL_MULTICAST,
-        NDIS_PACKET_TYPE_BROADCAST, NDIS_PACKET_TYPE_DIRECTED, NDIS_PACKET_TYPE_MULTICAST,
-        NDIS_PACKET_TYPE_PROMISCUOUS, NDIS_SIZEOF_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
+        IF_TYPE_ETHERNET_CSMACD, MediaConnectStateConnected, MediaConnectStateDisconnected, MediaDuplexStateFull,
+        NDIS_HANDLE, NDIS_LINK_STATE, NDIS_LINK_STATE_REVISION_1, NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA,
+        NDIS_MAC_OPTION_NO_LOOPBACK, NDIS_MAC_OPTION_TRANSFERS_NOT_PEND, NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
+        NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2, NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES,
+        NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1, NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES,
+        NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_1, NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM,
+        NDIS_MINIPORT_ATTRIBUTES_NO_OID_INTERCEPT_ON_NONDEFAULT_PORTS, NDIS_MINIPORT_ATTRIBUTES_NO_PAUSE_ON_SUSPEND,
+        NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK, NDIS_NDK_CAPABILITIES, NDIS_NDK_CAPABILITIES_REVISION_1,
+        NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
+        NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_NDK_ATTRIBUTES, NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES,
+        NDIS_OBJECT_TYPE_STATUS_INDICATION, NDIS_PACKET_TYPE_ALL_MULTICAST, NDIS_PACKET_TYPE_BROADCAST,
+        NDIS_PACKET_TYPE_DIRECTED, NDIS_PACKET_TYPE_MULTICAST, NDIS_PACKET_TYPE_PROMISCUOUS,
+        NDIS_SIZEOF_LINK_STATE_REVISION_1, NDIS_SIZEOF_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
         NDIS_SIZEOF_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
         NDIS_SIZEOF_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_1, NDIS_SIZEOF_NDK_CAPABILITIES_REVISION_1,
-        NDIS_STATISTICS_FLAGS_VALID_BROADCAST_BYTES_RCV, NDIS_STATISTICS_FLAGS_VALID_BROADCAST_BYTES_XMIT,
-        NDIS_STATISTICS_FLAGS_VALID_BROADCAST_FRAMES_RCV, NDIS_STATISTICS_FLAGS_VALID_BROADCAST_FRAMES_XMIT,
-        NDIS_STATISTICS_FLAGS_VALID_BYTES_RCV, NDIS_STATISTICS_FLAGS_VALID_BYTES_XMIT,
-        NDIS_STATISTICS_FLAGS_VALID_DIRECTED_BYTES_RCV, NDIS_STATISTICS_FLAGS_VALID_DIRECTED_BYTES_XMIT,
-        NDIS_STATISTICS_FLAGS_VALID_DIRECTED_FRAMES_RCV, NDIS_STATISTICS_FLAGS_VALID_DIRECTED_FRAMES_XMIT,
-        NDIS_STATISTICS_FLAGS_VALID_MULTICAST_BYTES_RCV, NDIS_STATISTICS_FLAGS_VALID_MULTICAST_BYTES_XMIT,
-        NDIS_STATISTICS_FLAGS_VALID_MULTICAST_FRAMES_RCV, NDIS_STATISTICS_FLAGS_VALID_MULTICAST_FRAMES_XMIT,
-        NDIS_STATISTICS_FLAGS_VALID_RCV_DISCARDS, NDIS_STATISTICS_FLAGS_VALID_RCV_ERROR,
-        NDIS_STATISTICS_FLAGS_VALID_XMIT_DISCARDS, NDIS_STATISTICS_FLAGS_VALID_XMIT_ERROR, NET_IF_ACCESS_BROADCAST,
-        NET_IF_CONNECTION_DEDICATED, NET_IF_DIRECTION_SENDRECEIVE, NdisInterfacePNPBus, NdisMedium802_3,
-        NdisPhysicalMedium802_3,
+        NDIS_SIZEOF_STATUS_INDICATION_REVISION_1, NDIS_STATISTICS_FLAGS_VALID_BROADCAST_BYTES_RCV,
+        NDIS_STATISTICS_FLAGS_VALID_BROADCAST_BYTES_XMIT, NDIS_STATISTICS_FLAGS_VALID_BROADCAST_FRAMES_RCV,
+        NDIS_STATISTICS_FLAGS_VALID_BROADCAST_FRAMES_XMIT, NDIS_STATISTICS_FLAGS_VALID_BYTES_RCV,
+        NDIS_STATISTICS_FLAGS_VALID_BYTES_XMIT, NDIS_STATISTICS_FLAGS_VALID_DIRECTED_BYTES_RCV,
+        NDIS_STATISTICS_FLAGS_VALID_DIRECTED_BYTES_XMIT, NDIS_STATISTICS_FLAGS_VALID_DIRECTED_FRAMES_RCV,
+        NDIS_STATISTICS_FLAGS_VALID_DIRECTED_FRAMES_XMIT, NDIS_STATISTICS_FLAGS_VALID_MULTICAST_BYTES_RCV,
+        NDIS_STATISTICS_FLAGS_VALID_MULTICAST_BYTES_XMIT, NDIS_STATISTICS_FLAGS_VALID_MULTICAST_FRAMES_RCV,
+        NDIS_STATISTICS_FLAGS_VALID_MULTICAST_FRAMES_XMIT, NDIS_STATISTICS_FLAGS_VALID_RCV_DISCARDS,
+        NDIS_STATISTICS_FLAGS_VALID_RCV_ERROR, NDIS_STATISTICS_FLAGS_VALID_XMIT_DISCARDS,
+        NDIS_STATISTICS_FLAGS_VALID_XMIT_ERROR, NDIS_STATUS_INDICATION, NDIS_STATUS_INDICATION_REVISION_1,
+        NET_IF_ACCESS_BROADCAST, NET_IF_CONNECTION_DEDICATED, NET_IF_DIRECTION_SENDRECEIVE, NdisInterfacePNPBus,
+        NdisMedium802_3, NdisPhysicalMedium802_3,
     },
     ndkpi::NDK_ADAPTER_INFO,
-    status::{NDIS_STATUS, NDIS_STATUS_RESOURCES, STATUS_SUCCESS},
+    status::{NDIS_STATUS, NDIS_STATUS_LINK_STATE, NDIS_STATUS_RESOURCES, STATUS_SUCCESS},
 };
 use ndk_provider::{MAX_VERSION_2, Provider};
 use platform::{Arc, Passive};
+use vxlan::ethernet::MacAddress;
+use zerocopy::FromZeros;
 
 use crate::{ndis, platform::Windows};
 
-/// Bytes of an Ethernet frame's payload, at most.
-pub(crate) const MAXIMUM_PAYLOAD: u32 = 1500;
-
 /// Bytes of an Ethernet header.
 pub(crate) const ETHERNET_HEADER: u32 = 14;
-
-/// Bytes of an Ethernet frame, at most.
-pub(crate) const MAXIMUM_FRAME: u32 = MAXIMUM_PAYLOAD + ETHERNET_HEADER;
 
 /// Addresses in the multicast list, at most.
 pub(crate) const MULTICAST_LIST_SIZE: u32 = 32;
@@ -82,17 +80,11 @@ pub(crate) const STATISTICS: u32 = NDIS_STATISTICS_FLAGS_VALID_DIRECTED_FRAMES_R
     | NDIS_STATISTICS_FLAGS_VALID_MULTICAST_BYTES_XMIT
     | NDIS_STATISTICS_FLAGS_VALID_BROADCAST_BYTES_XMIT;
 
-/// A MAC address.
-#[derive(Clone, Copy)]
-pub(crate) struct MacAddress([u8; 6]);
-
-impl MacAddress {
-    /// A locally administered address. Its last three bytes are the index in the NET_LUID (bits 24 to 47), so the address is as stable and
-    /// as unique as the interface.
-    pub(crate) fn of_luid(luid: u64) -> Self {
-        let [.., a, b, c, _, _, _] = luid.to_be_bytes();
-        Self([0x02, b'N', b'D', a, b, c])
-    }
+/// The address of an adapter without a cable: locally administered. Its last three bytes are the index in the NET_LUID (bits 24 to 47), so the
+/// address is as stable and as unique as the interface.
+pub(crate) fn mac_address(luid: u64) -> MacAddress {
+    let [.., a, b, c, _, _, _] = luid.to_be_bytes();
+    MacAddress([0x02, b'N', b'D', a, b, c])
 }
 
 /// Sets the registration attributes. `context` becomes the context of all miniport handlers.
@@ -114,10 +106,12 @@ pub(crate) fn register(miniport: NDIS_HANDLE, context: *mut c_void, passive: &Pa
     set(miniport, (&raw mut attributes).cast(), passive)
 }
 
-/// Sets the general attributes, of an Ethernet adapter whose link is always up.
+/// Sets the general attributes. `connected`: the link is up when the adapter starts.
 pub(crate) fn set_general(
     miniport: NDIS_HANDLE,
     MacAddress(mac): MacAddress,
+    mtu: u32,
+    connected: bool,
     supported_oids: &'static [u32],
     passive: &Passive<'_>,
 ) -> Result<(), NDIS_STATUS> {
@@ -131,14 +125,14 @@ pub(crate) fn set_general(
         ),
         MediaType: NdisMedium802_3,
         PhysicalMediumType: NdisPhysicalMedium802_3,
-        MtuSize: MAXIMUM_PAYLOAD,
+        MtuSize: mtu,
         MaxXmitLinkSpeed: LINK_SPEED,
         XmitLinkSpeed: LINK_SPEED,
         MaxRcvLinkSpeed: LINK_SPEED,
         RcvLinkSpeed: LINK_SPEED,
-        MediaConnectState: MediaConnectStateConnected,
+        MediaConnectState: if connected { MediaConnectStateConnected } else { MediaConnectStateDisconnected },
         MediaDuplexState: MediaDuplexStateFull,
-        LookaheadSize: MAXIMUM_PAYLOAD,
+        LookaheadSize: mtu,
         MacOptions: NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA
             | NDIS_MAC_OPTION_TRANSFERS_NOT_PEND
             // NDIS loops frames back; see `datapath`.
@@ -159,6 +153,36 @@ pub(crate) fn set_general(
         ..NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES::ZERO
     };
     set(miniport, (&raw mut attributes).cast(), passive)
+}
+
+/// Tells NDIS that the link is up. IRQL <= DISPATCH.
+pub(crate) fn indicate_link(miniport: NDIS_HANDLE) {
+    let mut state = NDIS_LINK_STATE {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_DEFAULT,
+            NDIS_LINK_STATE_REVISION_1,
+            NDIS_SIZEOF_LINK_STATE_REVISION_1,
+        ),
+        MediaConnectState: MediaConnectStateConnected,
+        MediaDuplexState: MediaDuplexStateFull,
+        XmitLinkSpeed: LINK_SPEED,
+        RcvLinkSpeed: LINK_SPEED,
+        ..NDIS_LINK_STATE::new_zeroed()
+    };
+    let mut indication = NDIS_STATUS_INDICATION {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_STATUS_INDICATION,
+            NDIS_STATUS_INDICATION_REVISION_1,
+            NDIS_SIZEOF_STATUS_INDICATION_REVISION_1,
+        ),
+        SourceHandle: miniport,
+        StatusCode: NDIS_STATUS_LINK_STATE,
+        StatusBuffer: (&raw mut state).cast(),
+        StatusBufferSize: size_of_val(&state) as u32,
+        ..NDIS_STATUS_INDICATION::ZERO
+    };
+    // SAFETY: the adapter's handle, before the halt; an indication that outlives the call.
+    unsafe { ndis::NdisMIndicateStatusEx(miniport, &raw mut indication) };
 }
 
 /// The structures that the NDK attributes point to. They live as long as the adapter, as no page says that NDIS copies them.

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "calls into NDIS, and strings that NDIS owns")]
 
 use core::{
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     ptr::null_mut,
     slice,
 };
@@ -18,9 +18,11 @@ use ndk_abi::{
     wdm::UNICODE_STRING,
 };
 use platform::{Passive, Slice};
+use vxlan::{header::Vni, peers::Peers};
 
 use crate::{
-    keywords, ndis,
+    attributes::ETHERNET_HEADER,
+    cable, keywords, ndis,
     platform::Windows,
     security,
     unicode::{unicode_string, wide},
@@ -39,7 +41,9 @@ macro_rules! flag {
 /// The value of a [`keywords::Number`] in an open configuration.
 macro_rules! number {
     ($key:expr, $number:expr) => {
-        $key.number(wide!($number.name)).filter(|number| *number <= $number.max).unwrap_or($number.default)
+        $key.number(wide!($number.name))
+            .filter(|number| ($number.min..=$number.max).contains(number))
+            .unwrap_or($number.default)
     };
 }
 
@@ -56,19 +60,26 @@ pub(crate) struct Configuration {
     pub(crate) send_timeout: u32,
     /// [`keywords::ADDRESSES`].
     pub(crate) addresses: Slice<IpAddr, Windows>,
+    /// The most bytes of a frame's payload, without a cable: [`keywords::JUMBO_PACKET`] less the Ethernet header.
+    pub(crate) mtu: u32,
+    /// `None`: [`keywords::CABLE_PEERS`] is empty.
+    pub(crate) cable: Option<cable::Parameters>,
     /// The security descriptor of the control device, with [`keywords::GROUPS`] in it.
     pub(crate) security: Slice<u16, Windows>,
 }
 
-/// Reads the configuration of an adapter. NDIS_STATUS_INVALID_DATA: `Addresses` is not a list of IP addresses, or `Groups` is not a list of
-/// SIDs.
+/// Reads the configuration of an adapter. NDIS_STATUS_INVALID_DATA: `Addresses` is not a list of IP addresses, `Groups` is not a list of
+/// SIDs, or the cable's parameters are not what [`parse_cable`] says.
 pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Configuration, NDIS_STATUS> {
     let key = Key::open(miniport, passive)?;
+    let mtu = number!(key, keywords::JUMBO_PACKET).saturating_sub(ETHERNET_HEADER);
     Ok(Configuration {
+        mtu,
         network_direct: flag!(key, keywords::NETWORK_DIRECT),
         crc: flag!(key, keywords::CRC),
         send_timeout: number!(key, keywords::SEND_TIMEOUT),
         addresses: parse_addresses(key.string(wide!(keywords::ADDRESSES)))?,
+        cable: parse_cable(&key, mtu)?,
         security: security::descriptor(elements(key.string(wide!(keywords::GROUPS))))?,
     })
 }
@@ -166,6 +177,33 @@ fn parse_addresses(list: &[u16]) -> Result<Slice<IpAddr, Windows>, NDIS_STATUS> 
         *address = parse_address(literal).ok_or(NDIS_STATUS_INVALID_DATA)?;
     }
     Ok(addresses)
+}
+
+/// The cable's parameters. NDIS_STATUS_INVALID_DATA: `CablePeers` is not a list of other machines' addresses, of one family, each once, at most
+/// [`vxlan::peers::MAX_PEERS`]; or `CableLocal` is no address of one machine and of that family, or one of the peers.
+fn parse_cable(key: &Key, mtu: u32) -> Result<Option<cable::Parameters>, NDIS_STATUS> {
+    let text = key.string(wide!(keywords::CABLE_PEERS));
+    if elements(text).next().is_none() {
+        return Ok(None);
+    }
+    let invalid = NDIS_STATUS_INVALID_DATA;
+    let mut failed = false;
+    let text = text.strip_suffix(&[0]).unwrap_or(text);
+    let ascii = Slice::<_, Windows>::from_fn(text.len(), |place| {
+        let unit = text.get(place).and_then(|unit| u8::try_from(*unit).ok());
+        failed |= unit.is_none();
+        unit.unwrap_or_default()
+    });
+    let ascii = ascii.map_err(|_| NDIS_STATUS_RESOURCES)?;
+    let text = core::str::from_utf8(&ascii).ok().filter(|_| !failed).ok_or(invalid)?;
+    let peers = Peers::parse(text).map_err(|_| invalid)?;
+    let local = elements(key.string(wide!(keywords::CABLE_LOCAL))).next().and_then(parse_address).ok_or(invalid)?;
+    if !peers.may_have(local) {
+        return Err(invalid);
+    }
+    let port = u16::try_from(number!(key, keywords::CABLE_PORT)).map_err(|_| invalid)?;
+    let vni = Vni::new(number!(key, keywords::CABLE_VNI)).ok_or(invalid)?;
+    Ok(Some(cable::Parameters { peers, local: SocketAddr::new(local, port), vni, underlay_mtu: mtu }))
 }
 
 /// Removes the blanks at both ends of `literal`.

@@ -1,10 +1,10 @@
-//! The data path of ordinary Ethernet frames. The adapter is alone on its link: it checks, counts and completes the frames that it is given
-//! to send, and indicates none. NDIS loops frames back, if a binding requests that by its packet filter or send flags ("Looping Back NDIS
+//! The data path of ordinary Ethernet frames. The adapter checks, counts and completes the frames that it is given to send. With a cable it
+//! sends them to the peers, and indicates theirs; without one it is alone on its link, and indicates none. NDIS loops frames back, if a binding requests that by its packet filter or send flags ("Looping Back NDIS
 //! Packets"): the adapter reports NDIS_MAC_OPTION_NO_LOOPBACK, which also forbids the miniport to loop frames back ("OID_GEN_MAC_OPTIONS";
 //! docs/decisions.md).
 //!
 //! The miniport completes each NET_BUFFER_LIST once, with its status. It completes a pause only after the lists that it got before the
-//! pause.
+//! pause, and when NDIS has returned the lists that it indicated.
 #![expect(unsafe_code, reason = "handlers that NDIS calls, on structures that NDIS owns")]
 
 use core::ffi::c_void;
@@ -20,13 +20,15 @@ use ndk_abi::{
     },
 };
 use platform::Passive;
+use vxlan::ethernet::HEADER;
 
 use crate::{
     adapter::Adapter,
-    attributes::{ETHERNET_HEADER, MAXIMUM_FRAME},
+    attributes::ETHERNET_HEADER,
+    cable::Cable,
     ndis,
     platform::Windows,
-    traffic::Sent,
+    traffic::{Frames, Kind},
 };
 
 /// `MiniportSendNetBufferLists`. <= DISPATCH_LEVEL.
@@ -38,40 +40,40 @@ pub(crate) unsafe extern "system" fn send(
 ) {
     // SAFETY: the context of this adapter, which NDIS does not halt during a send.
     let adapter = unsafe { Adapter::from_context(context) };
-    let running = adapter.traffic().begin_send();
-    let mut sent = Sent::default();
+    let running = adapter.traffic().begin(1);
+    let cable = adapter.cable();
+    let mut sent = Frames::default();
     let mut next = lists;
     // SAFETY: NDIS gives a valid, null-terminated chain of lists, which this driver owns until it completes them.
     while let Some(list) = unsafe { next.as_mut() } {
         list.Status = if running {
             // SAFETY: a list of the chain.
-            unsafe { look_at(list, &mut sent) }
+            unsafe { send_list(list, cable.as_deref(), adapter.mtu(), &mut sent) }
         } else {
             NDIS_STATUS_PAUSED
         };
         next = list.Next;
     }
-    adapter.traffic().count(&sent);
+    adapter.traffic().sent.add(&sent);
     let at_dispatch = flags & NDIS_SEND_FLAGS_DISPATCH_LEVEL != 0;
     let flags = if at_dispatch { NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL } else { 0 };
     // SAFETY: the chain that NDIS gave, complete and unchanged but for its statuses.
     unsafe { ndis::NdisMSendNetBufferListsComplete(adapter.miniport(), lists, flags) };
-    if running && adapter.traffic().end_send() {
-        // SAFETY: `pause` returns STATUS_PENDING, and only one send sees the count reach 0 after that.
-        unsafe { ndis::NdisMPauseComplete(adapter.miniport()) };
+    if running {
+        adapter.traffic().end(1);
     }
 }
 
-/// Checks and counts the frames of a list. Returns the status of the first frame that failed.
+/// Sends and counts the frames of a list. Returns the status of the first frame that failed.
 ///
 /// # Safety
 /// `list` and its frames are valid, and this driver owns them until it completes the list.
-unsafe fn look_at(list: &NET_BUFFER_LIST, sent: &mut Sent) -> NDIS_STATUS {
+unsafe fn send_list(list: &NET_BUFFER_LIST, cable: Option<&Cable>, mtu: u32, sent: &mut Frames) -> NDIS_STATUS {
     let mut status = STATUS_SUCCESS;
     let mut frame = list.FirstNetBuffer;
     while !frame.is_null() {
         // SAFETY: a frame of the list, by contract.
-        let of_frame = unsafe { look_at_frame(frame, sent) };
+        let of_frame = unsafe { send_frame(frame, cable, mtu, sent) };
         if status == STATUS_SUCCESS {
             status = of_frame;
         }
@@ -81,38 +83,47 @@ unsafe fn look_at(list: &NET_BUFFER_LIST, sent: &mut Sent) -> NDIS_STATUS {
     status
 }
 
-/// Checks a frame, and counts it.
+/// Checks a frame, sends it over the cable, if there is one, and counts it.
 ///
 /// # Safety
 /// `frame` is valid, and this driver owns it until it completes the frame's list.
-unsafe fn look_at_frame(frame: *mut NET_BUFFER, sent: &mut Sent) -> NDIS_STATUS {
+unsafe fn send_frame(frame: *mut NET_BUFFER, cable: Option<&Cable>, mtu: u32, sent: &mut Frames) -> NDIS_STATUS {
     // SAFETY: valid, by contract.
     let length = unsafe { (*frame).DataLength };
-    if !(ETHERNET_HEADER..=MAXIMUM_FRAME).contains(&length) {
+    if !(ETHERNET_HEADER..=mtu.saturating_add(ETHERNET_HEADER)).contains(&length) {
         sent.errors = sent.errors.wrapping_add(1);
         return NDIS_STATUS_INVALID_LENGTH;
     }
-    let mut storage = [0_u8; 6];
-    // SAFETY: a valid frame; `storage` has room for the 6 bytes, in case they are not contiguous.
-    let destination = unsafe { ndis::NdisGetDataBuffer(frame, 6, storage.as_mut_ptr().cast(), 1, 0) };
-    if destination.is_null() {
+    let mut storage = [0_u8; HEADER];
+    // SAFETY: a valid frame; `storage` has room for the bytes, in case they are not contiguous.
+    let header = unsafe { ndis::NdisGetDataBuffer(frame, ETHERNET_HEADER, storage.as_mut_ptr().cast(), 1, 0) };
+    if header.is_null() {
         sent.discards = sent.discards.wrapping_add(1);
         return NDIS_STATUS_RESOURCES;
     }
-    // SAFETY: the 6 bytes, in the frame or in `storage`.
-    let destination = unsafe { destination.cast::<[u8; 6]>().read() };
-    let count = match destination {
-        [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF] => &mut sent.broadcast,
-        [first, ..] if first & 1 != 0 => &mut sent.multicast,
-        _ => &mut sent.directed,
-    };
-    count.frames = count.frames.wrapping_add(1);
-    count.octets = count.octets.wrapping_add(length.into());
+    // SAFETY: the bytes, in the frame or in `storage`.
+    let header = unsafe { header.cast::<[u8; HEADER]>().read() };
+    if let Some(cable) = cable {
+        // SAFETY: by contract; the pause waits for the send handler.
+        if let Err(status) = unsafe { cable.send(frame, &header, length) } {
+            sent.discards = sent.discards.wrapping_add(1);
+            return status;
+        }
+    }
+    let [a, b, c, d, e, f, ..] = header;
+    sent.count(Kind::of([a, b, c, d, e, f]), length.into());
     STATUS_SUCCESS
 }
 
-/// `MiniportReturnNetBufferLists`: never called, as the adapter indicates no frames. <= DISPATCH_LEVEL.
-pub(crate) unsafe extern "system" fn return_lists(_context: NDIS_HANDLE, _lists: *mut NET_BUFFER_LIST, _flags: u32) {}
+/// `MiniportReturnNetBufferLists`. <= DISPATCH_LEVEL.
+pub(crate) unsafe extern "system" fn return_lists(context: NDIS_HANDLE, lists: *mut NET_BUFFER_LIST, _flags: u32) {
+    // SAFETY: the context of this adapter, which NDIS does not halt before it has returned all lists.
+    let adapter = unsafe { Adapter::from_context(context) };
+    if let Some(cable) = adapter.cable() {
+        // SAFETY: NDIS returns lists that the cable has indicated.
+        unsafe { cable.take_back(lists) };
+    }
+}
 
 /// `MiniportCancelSend`: does nothing, as `send` completes all lists before it returns. <= DISPATCH_LEVEL.
 pub(crate) unsafe extern "system" fn cancel_send(_context: NDIS_HANDLE, _id: *mut c_void) {}
@@ -137,6 +148,9 @@ pub(crate) unsafe extern "system" fn restart(
     // SAFETY: the context of this adapter, which NDIS does not halt during a restart.
     let adapter = unsafe { Adapter::from_context(context) };
     adapter.follow_tcpip(&passive);
+    if let Some(cable) = adapter.cable() {
+        Cable::start(&cable, &passive);
+    }
     adapter.traffic().restart();
     STATUS_SUCCESS
 }

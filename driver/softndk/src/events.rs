@@ -58,6 +58,22 @@ pub(crate) fn addresses_unknown(luid: u64, status: NTSTATUS) {
     event! { "AddressesUnknown", Warning, STATE | ERROR, u64_hex("NetLuid", &luid), win_ntstatus("Status", &status.0) }
 }
 
+/// An adapter's cable has its socket.
+pub(crate) fn cable_up(luid: u64, local: SocketAddr) {
+    event! {
+        "CableUp", Informational, STATE,
+        u64_hex("NetLuid", &luid), socketaddress("Local", &Address::of(local))
+    }
+}
+
+/// An adapter's cable has no socket, and carries nothing.
+pub(crate) fn cable_down(luid: u64, local: SocketAddr, status: NTSTATUS) {
+    event! {
+        "CableDown", Warning, STATE | ERROR,
+        u64_hex("NetLuid", &luid), socketaddress("Local", &Address::of(local)), win_ntstatus("Status", &status.0)
+    }
+}
+
 /// An adapter was halted.
 pub(crate) fn adapter_stopped(luid: u64) {
     event! { "AdapterStopped", Informational, STATE, u64_hex("NetLuid", &luid) }

@@ -7,10 +7,11 @@ pub(crate) struct Flag {
     pub(crate) default: bool,
 }
 
-/// A keyword whose value is a number from 0 to `max`. Any other value counts as the default.
+/// A keyword whose value is a number from `min` to `max`. Any other value counts as the default.
 pub(crate) struct Number {
     pub(crate) name: &'static str,
     pub(crate) default: u32,
+    pub(crate) min: u32,
     pub(crate) max: u32,
 }
 
@@ -19,7 +20,17 @@ pub(crate) const NETWORK_DIRECT: Flag = Flag { name: "*NetworkDirect", default: 
 /// Whether connections with other machines use CRCs even if the peer asks for none.
 pub(crate) const CRC: Flag = Flag { name: "Crc", default: false };
 /// The seconds that a program's send waits for a receive of its peer. 0: no limit within the device, and 5 s over TCP.
-pub(crate) const SEND_TIMEOUT: Number = Number { name: "SendTimeout", default: 4, max: 3600 };
+pub(crate) const SEND_TIMEOUT: Number = Number { name: "SendTimeout", default: 4, min: 0, max: 3600 };
+/// Bytes of the largest frame, with its Ethernet header. With a cable: of the largest frame of the network that carries the cable.
+pub(crate) const JUMBO_PACKET: Number = Number { name: "*JumboPacket", default: 1514, min: 1514, max: 9014 };
+/// The network of the cable (VXLAN Network Identifier).
+pub(crate) const CABLE_VNI: Number = Number { name: "CableVni", default: 1, min: 0, max: 0xFF_FFFF };
+/// The UDP port of the cable, here and at the peers.
+pub(crate) const CABLE_PORT: Number = Number { name: "CablePort", default: 4789, min: 1, max: 65_535 };
+/// The IP addresses of the machines at the other end of the cable, with commas between them. An empty list: the adapter has no cable.
+pub(crate) const CABLE_PEERS: &str = "CablePeers";
+/// This machine's IP address in the network that carries the cable.
+pub(crate) const CABLE_LOCAL: &str = "CableLocal";
 /// The IP addresses that consumers may bind to, with commas between them. An empty list: the addresses that TCP/IP has on the interface.
 pub(crate) const ADDRESSES: &str = "Addresses";
 /// Groups that may open the control device, besides SYSTEM and administrators: their SIDs, with commas between them.

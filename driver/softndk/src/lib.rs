@@ -17,6 +17,7 @@ extern crate wdk_panic;
 
 mod adapter;
 mod attributes;
+mod cable;
 mod configuration;
 mod control;
 mod critical_region;

@@ -1,6 +1,6 @@
 //! The initialisation and halt of an adapter.
 //!
-//! MiniportInitializeEx sets the registration attributes, reads the configuration, sets the general attributes and the NDK attributes, then
+//! MiniportInitializeEx sets the registration attributes, reads the configuration, makes the cable, sets the general attributes and the NDK attributes, then
 //! creates the framework device, the control device and the registration for TCP/IP's addresses ("Initializing an NDK-capable miniport
 //! driver", ddi: nf-ndis-ndismsetminiportattributes). If a step fails, MiniportInitializeEx undoes the steps before: NDIS then calls no
 //! halt.
@@ -13,13 +13,14 @@ use ndk_abi::{
         NDIS_HALT_ACTION, NDIS_HANDLE, NDIS_MINIPORT_INIT_PARAMETERS, NDIS_SHUTDOWN_ACTION, NET_DEVICE_PNP_EVENT,
         NdisDevicePnPEventSurpriseRemoved,
     },
-    status::{NDIS_STATUS, STATUS_SUCCESS},
+    status::{NDIS_STATUS, NDIS_STATUS_RESOURCES, STATUS_SUCCESS},
 };
 use platform::{Arc, Passive};
 
 use crate::{
     adapter::{Adapter, Parts},
-    attributes::{self, MacAddress},
+    attributes,
+    cable::Cable,
     configuration, control, events,
     framework_device::FrameworkDevice,
     host::KernelHost,
@@ -55,7 +56,16 @@ fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<
     let adapter = Adapter::new(miniport, luid)?;
     attributes::register(miniport, Arc::as_ptr(&adapter).cast_mut().cast(), passive)?;
     let configuration = configuration::read(miniport, passive)?;
-    attributes::set_general(miniport, MacAddress::of_luid(luid), &oid::SUPPORTED_OIDS, passive)?;
+    let (mut mac, mut mtu) = (attributes::mac_address(luid), configuration.mtu);
+    if let Some(parameters) = &configuration.cable {
+        let cable = Cable::new(miniport, luid, parameters, adapter.traffic().clone());
+        let cable = cable.map_err(|_| NDIS_STATUS_RESOURCES)?;
+        adapter.add_cable(cable);
+        (mac, mtu) = (parameters.mac_address(), parameters.mtu());
+    }
+    adapter.set_mtu(mtu);
+    let connected = configuration.cable.is_none();
+    attributes::set_general(miniport, mac, mtu, connected, &oid::SUPPORTED_OIDS, passive)?;
     let provider = adapter.provider().clone();
     configuration.addresses.iter().try_for_each(|&address| provider.add_address(address))?;
     provider.want_crc(configuration.crc);
@@ -68,6 +78,9 @@ fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<
     let control = control::add(host, &configuration.security, passive)?;
     adapter.add_parts(Parts { _ndk: ndk, control, device, follows_tcpip, watch: None });
     adapter.follow_tcpip(passive);
+    if let Some(cable) = adapter.cable() {
+        Cable::start(&cable, passive);
+    }
     Ok(adapter)
 }
 
@@ -78,6 +91,9 @@ pub(crate) unsafe extern "system" fn halt(context: NDIS_HANDLE, _action: NDIS_HA
     // SAFETY: the reference that `initialize` left with NDIS, which halts the adapter once and does not use the context after that.
     let adapter = unsafe { Arc::<Adapter, Windows>::from_raw(context.cast_const().cast()) };
     adapter.rdma().stop(&passive);
+    if let Some(cable) = adapter.take_cable() {
+        cable.close(&passive);
+    }
     let parts = adapter.take_parts();
     if let Some(Parts { control, device, watch, .. }) = parts {
         drop(watch);

@@ -8,11 +8,11 @@ use core::ffi::c_void;
 use ndk_abi::{
     ndis::{
         NDIS_CONFIGURATION_OBJECT, NDIS_CONFIGURATION_PARAMETER, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_HANDLE,
-        NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_PARAMETER_TYPE, NET_BUFFER, NET_BUFFER_LIST,
-        NET_PNP_EVENT_NOTIFICATION,
+        NDIS_MINIPORT_DRIVER_CHARACTERISTICS, NDIS_PARAMETER_TYPE, NDIS_PORT_NUMBER, NDIS_STATUS_INDICATION,
+        NET_BUFFER, NET_BUFFER_LIST, NET_BUFFER_LIST_POOL_PARAMETERS, NET_PNP_EVENT_NOTIFICATION,
     },
     status::NDIS_STATUS,
-    wdm::UNICODE_STRING,
+    wdm::{MDL, UNICODE_STRING},
 };
 use wdk_sys::DEVICE_OBJECT;
 
@@ -78,6 +78,10 @@ unsafe extern "system" {
     ) -> NDIS_STATUS;
 
     // <= DISPATCH_LEVEL
+    pub(crate) fn NdisMIndicateStatusEx(
+        MiniportAdapterHandle: NDIS_HANDLE,
+        StatusIndication: *mut NDIS_STATUS_INDICATION,
+    );
     pub(crate) fn NdisAllocateIoWorkItem(NdisObjectHandle: NDIS_HANDLE) -> NDIS_HANDLE;
     pub(crate) fn NdisQueueIoWorkItem(
         NdisIoWorkItemHandle: NDIS_HANDLE,
@@ -93,6 +97,27 @@ unsafe extern "system" {
     pub(crate) fn NdisMPauseComplete(MiniportAdapterHandle: NDIS_HANDLE);
     // Returns the bytes in place if they are contiguous, else copies them to `Storage`. Null: the frame has too few bytes, or they cannot
     // be mapped.
+    pub(crate) fn NdisAllocateNetBufferListPool(
+        NdisHandle: NDIS_HANDLE,
+        Parameters: *const NET_BUFFER_LIST_POOL_PARAMETERS,
+    ) -> NDIS_HANDLE;
+    pub(crate) fn NdisFreeNetBufferListPool(PoolHandle: NDIS_HANDLE);
+    pub(crate) fn NdisAllocateNetBufferAndNetBufferList(
+        PoolHandle: NDIS_HANDLE,
+        ContextSize: u16,
+        ContextBackFill: u16,
+        MdlChain: *mut MDL,
+        DataOffset: u32,
+        DataLength: usize,
+    ) -> *mut NET_BUFFER_LIST;
+    pub(crate) fn NdisFreeNetBufferList(NetBufferList: *mut NET_BUFFER_LIST);
+    pub(crate) fn NdisMIndicateReceiveNetBufferLists(
+        MiniportAdapterHandle: NDIS_HANDLE,
+        NetBufferList: *mut NET_BUFFER_LIST,
+        PortNumber: NDIS_PORT_NUMBER,
+        NumberOfNetBufferLists: u32,
+        ReceiveFlags: u32,
+    );
     pub(crate) fn NdisGetDataBuffer(
         NetBuffer: *mut NET_BUFFER,
         BytesNeeded: u32,

@@ -37,10 +37,10 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::{
     adapter::Adapter,
-    attributes::{MAXIMUM_FRAME, MAXIMUM_PAYLOAD, MULTICAST_LIST_SIZE, PACKET_FILTERS, STATISTICS},
+    attributes::{ETHERNET_HEADER, MULTICAST_LIST_SIZE, PACKET_FILTERS, STATISTICS},
     configuration, driver, ndk,
     platform::Windows,
-    traffic::{Count, Sent},
+    traffic::{Count, Frames},
 };
 
 /// OID_GEN_SUPPORTED_LIST. NDIS answers some of these from the general attributes; this module answers the others.
@@ -127,7 +127,7 @@ pub(crate) unsafe extern "system" fn cancel(_context: NDIS_HANDLE, _id: *mut c_v
 fn query(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
     match buffer.oid {
         OID_GEN_CURRENT_LOOKAHEAD => buffer.answer_number(adapter.lookahead.load(Ordering::Relaxed)),
-        OID_GEN_CURRENT_PACKET_FILTER => buffer.answer_number(adapter.packet_filter.load(Ordering::Relaxed)),
+        OID_GEN_CURRENT_PACKET_FILTER => buffer.answer_number(adapter.traffic().packet_filter.load(Ordering::Relaxed)),
         OID_GEN_INTERRUPT_MODERATION => buffer.answer(
             NDIS_INTERRUPT_MODERATION_PARAMETERS {
                 Header: NDIS_OBJECT_HEADER::new(
@@ -145,7 +145,7 @@ fn query(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
         | OID_GEN_RECEIVE_BLOCK_SIZE
         | OID_GEN_RECEIVE_BUFFER_SPACE
         | OID_GEN_TRANSMIT_BLOCK_SIZE
-        | OID_GEN_TRANSMIT_BUFFER_SPACE => buffer.answer_number(MAXIMUM_FRAME),
+        | OID_GEN_TRANSMIT_BUFFER_SPACE => buffer.answer_number(adapter.mtu().saturating_add(ETHERNET_HEADER)),
         OID_GEN_STATISTICS => statistics(adapter, buffer),
         OID_GEN_VENDOR_DESCRIPTION => buffer.answer(DESCRIPTION),
         OID_GEN_VENDOR_DRIVER_VERSION => {
@@ -154,10 +154,13 @@ fn query(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
         }
         OID_GEN_VENDOR_ID => buffer.answer_number(NO_VENDOR_ID),
         OID_GEN_XMIT_OK => {
-            let frames = adapter.traffic().sent().frames();
+            let frames = adapter.traffic().sent.read().frames();
             buffer.answer_count(frames.wrapping_add(adapter.provider().counters().RDMAOutFrames))
         }
-        OID_GEN_RCV_OK => buffer.answer_count(adapter.provider().counters().RDMAInFrames),
+        OID_GEN_RCV_OK => {
+            let frames = adapter.traffic().received.read().frames();
+            buffer.answer_count(frames.wrapping_add(adapter.provider().counters().RDMAInFrames))
+        }
         OID_802_3_MAXIMUM_LIST_SIZE => buffer.answer_number(MULTICAST_LIST_SIZE),
         OID_PNP_QUERY_POWER => Ok(()),
         OID_NDK_STATISTICS => rdma_statistics(adapter, buffer),
@@ -171,7 +174,7 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
     match buffer.oid {
         OID_GEN_CURRENT_LOOKAHEAD => {
             let lookahead = buffer.take_number()?;
-            if lookahead > MAXIMUM_PAYLOAD {
+            if lookahead > adapter.mtu() {
                 return Err(NDIS_STATUS_INVALID_DATA);
             }
             adapter.lookahead.store(lookahead, Ordering::Relaxed);
@@ -182,10 +185,10 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
             if filter & !PACKET_FILTERS != 0 {
                 return Err(NDIS_STATUS_NOT_SUPPORTED);
             }
-            adapter.packet_filter.store(filter, Ordering::Relaxed);
+            adapter.traffic().packet_filter.store(filter, Ordering::Relaxed);
             Ok(())
         }
-        // The length of the list is checked, but the list is not stored: the adapter receives no frames.
+        // The length of the list is checked, but the list is not stored: see `Cable::wants`.
         OID_802_3_MULTICAST_LIST => {
             let length = buffer.length;
             if !length.is_multiple_of(MAC_LENGTH) || length > MULTICAST_LIST_SIZE * MAC_LENGTH {
@@ -223,14 +226,18 @@ fn rdma_statistics(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_ST
     buffer.answer(statistics.as_bytes())
 }
 
-/// OID_GEN_STATISTICS. RDMA traffic counts as directed frames. Other frames are never received.
+/// OID_GEN_STATISTICS. RDMA traffic counts as directed frames.
 fn statistics(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
     let rdma = adapter.provider().counters();
-    let Sent { directed, multicast, broadcast, errors, discards } = adapter.traffic().sent();
-    let directed = Count {
-        frames: directed.frames.wrapping_add(rdma.RDMAOutFrames),
-        octets: directed.octets.wrapping_add(rdma.RDMAOutOctets),
+    let with_rdma = |frames: Frames, rdma_frames: u64, rdma_octets: u64| Frames {
+        directed: Count {
+            frames: frames.directed.frames.wrapping_add(rdma_frames),
+            octets: frames.directed.octets.wrapping_add(rdma_octets),
+        },
+        ..frames
     };
+    let sent = with_rdma(adapter.traffic().sent.read(), rdma.RDMAOutFrames, rdma.RDMAOutOctets);
+    let received = with_rdma(adapter.traffic().received.read(), rdma.RDMAInFrames, rdma.RDMAInOctets);
     let statistics = NDIS_STATISTICS_INFO {
         Header: NDIS_OBJECT_HEADER::new(
             NDIS_OBJECT_TYPE_DEFAULT,
@@ -238,19 +245,24 @@ fn statistics(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS>
             NDIS_SIZEOF_STATISTICS_INFO_REVISION_1,
         ),
         SupportedStatistics: STATISTICS,
-        ifHCInOctets: rdma.RDMAInOctets,
-        ifHCInUcastPkts: rdma.RDMAInFrames,
-        ifHCInUcastOctets: rdma.RDMAInOctets,
-        ifHCOutOctets: directed.octets.wrapping_add(multicast.octets).wrapping_add(broadcast.octets),
-        ifHCOutUcastPkts: directed.frames,
-        ifHCOutMulticastPkts: multicast.frames,
-        ifHCOutBroadcastPkts: broadcast.frames,
-        ifHCOutUcastOctets: directed.octets,
-        ifHCOutMulticastOctets: multicast.octets,
-        ifHCOutBroadcastOctets: broadcast.octets,
-        ifOutErrors: errors,
-        ifOutDiscards: discards,
-        ..NDIS_STATISTICS_INFO::new_zeroed()
+        ifInDiscards: received.discards,
+        ifInErrors: received.errors,
+        ifHCInOctets: received.octets(),
+        ifHCInUcastPkts: received.directed.frames,
+        ifHCInMulticastPkts: received.multicast.frames,
+        ifHCInBroadcastPkts: received.broadcast.frames,
+        ifHCInUcastOctets: received.directed.octets,
+        ifHCInMulticastOctets: received.multicast.octets,
+        ifHCInBroadcastOctets: received.broadcast.octets,
+        ifHCOutOctets: sent.octets(),
+        ifHCOutUcastPkts: sent.directed.frames,
+        ifHCOutMulticastPkts: sent.multicast.frames,
+        ifHCOutBroadcastPkts: sent.broadcast.frames,
+        ifHCOutUcastOctets: sent.directed.octets,
+        ifHCOutMulticastOctets: sent.multicast.octets,
+        ifHCOutBroadcastOctets: sent.broadcast.octets,
+        ifOutErrors: sent.errors,
+        ifOutDiscards: sent.discards,
     };
     buffer.answer(statistics.as_bytes())
 }

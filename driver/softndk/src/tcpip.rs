@@ -51,7 +51,7 @@ const _: () = {
 const USABLE: [i32; 2] = [3, 4];
 
 /// `PUNICAST_IPADDRESS_CHANGE_CALLBACK`: (context, row, type of notification).
-type Changed = unsafe extern "system" fn(*mut c_void, *mut c_void, i32);
+pub(crate) type Changed = unsafe extern "system" fn(*mut c_void, *mut c_void, i32);
 
 // Imported by the module's name, as in `ndis`.
 #[link(name = "netio.sys", kind = "raw-dylib", modifiers = "+verbatim")]
@@ -70,14 +70,42 @@ unsafe extern "system" {
     fn FreeMibTable(table: *mut c_void);
 }
 
-/// Keeps the device's addresses equal to the interface's, until it is dropped.
-pub(crate) struct Watch {
-    handle: *mut c_void,
-    _interface: Arc<Interface, Windows>,
-}
+/// A registration for notifications of changes of addresses, until it is dropped, at PASSIVE_LEVEL. The drop waits for the callbacks in progress.
+pub(crate) struct Notifications(*mut c_void);
 
 // SAFETY: any thread may use a handle of TCP/IP.
-unsafe impl Send for Watch {}
+unsafe impl Send for Notifications {}
+
+impl Notifications {
+    /// Registers `callback`. TCP/IP sends the first notification at once, without a change.
+    ///
+    /// # Safety
+    /// `context` is what the callback expects until the drop.
+    pub(crate) unsafe fn start(
+        callback: Changed,
+        context: *mut c_void,
+        _passive: &Passive<'_>,
+    ) -> Result<Self, NTSTATUS> {
+        let mut handle = null_mut();
+        // SAFETY: the context by contract; the out parameter outlives the call.
+        let status = unsafe { NotifyUnicastIpAddressChange(AF_UNSPEC, callback, context, 1, &raw mut handle) };
+        if status == STATUS_SUCCESS { Ok(Self(handle)) } else { Err(status) }
+    }
+}
+
+impl Drop for Notifications {
+    fn drop(&mut self) {
+        // SAFETY: registered by `start`, cancelled once, at PASSIVE_LEVEL, where adapters are initialised, restarted and halted.
+        let _it_was_registered = unsafe { CancelMibChangeNotify2(self.0) };
+    }
+}
+
+/// Keeps the device's addresses equal to the interface's, until it is dropped.
+pub(crate) struct Watch {
+    /// Dropped before the interface.
+    _notifications: Notifications,
+    _interface: Arc<Interface, Windows>,
+}
 
 struct Interface {
     luid: u64,
@@ -87,22 +115,14 @@ struct Interface {
 }
 
 impl Watch {
-    /// Registers for notifications. TCP/IP sends the first notification at once, without a change.
-    pub(crate) fn start(luid: u64, provider: Provider<Windows>, _passive: &Passive<'_>) -> Result<Self, NTSTATUS> {
+    /// Registers for notifications.
+    pub(crate) fn start(luid: u64, provider: Provider<Windows>, passive: &Passive<'_>) -> Result<Self, NTSTATUS> {
         let interface = Arc::try_new(Interface { luid, provider, notified: AtomicU32::new(0) })
             .map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
-        let mut handle = null_mut();
         let context = Arc::as_ptr(&interface).cast_mut().cast();
-        // SAFETY: the context lives until the notifications are cancelled; the out parameter outlives the call.
-        let status = unsafe { NotifyUnicastIpAddressChange(AF_UNSPEC, changed, context, 1, &raw mut handle) };
-        if status == STATUS_SUCCESS { Ok(Self { handle, _interface: interface }) } else { Err(status) }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        // SAFETY: registered by `start`, cancelled once, at PASSIVE_LEVEL, where adapters are initialised, restarted and halted.
-        let _it_was_registered = unsafe { CancelMibChangeNotify2(self.handle) };
+        // SAFETY: the context lives as long as the registration.
+        let notifications = unsafe { Notifications::start(changed, context, passive) }?;
+        Ok(Self { _notifications: notifications, _interface: interface })
     }
 }
 

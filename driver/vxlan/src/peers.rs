@@ -65,6 +65,12 @@ impl Peers {
         Ok(())
     }
 
+    /// Whether a machine with this address can have these peers: it is none of them, and of their family.
+    #[must_use]
+    pub fn may_have(&self, local: IpAddr) -> bool {
+        self.check(local.to_canonical()).is_ok()
+    }
+
     /// The peer with this address.
     #[must_use]
     pub fn find(&self, address: IpAddr) -> Option<PeerIndex> {

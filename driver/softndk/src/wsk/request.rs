@@ -54,7 +54,7 @@ unsafe impl Send for Request {}
 unsafe impl Sync for Request {}
 
 impl Request {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             irp: OwnIrp::new(),
             mdl: UnsafeCell::new(Mdl { header: MDL::ZERO, pages: [0; MAX_PAGES] }),

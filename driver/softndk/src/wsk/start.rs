@@ -32,7 +32,7 @@ use crate::{irp::own::KEPT, irql::at_dispatch, platform::Windows};
 unsafe extern "C" {
     /// The system process (ntddk.h: `extern NTKERNELAPI PEPROCESS`). This declaration names the import library, so it is the variable
     /// itself, as in C with `__declspec(dllimport)`; the wdk crates' declaration names none.
-    static PsInitialSystemProcess: *mut c_void;
+    pub(super) static PsInitialSystemProcess: *mut c_void;
 }
 
 /// A socket, and the state of its start.

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::file::Inf;
 use super::install::INSTALL;
-use super::keywords::{ADDRESSES, CRC, GROUPS, NETWORK_DIRECT, SEND_TIMEOUT};
+use super::keywords::{
+    ADDRESSES, CABLE_LOCAL, CABLE_PEERS, CABLE_PORT, CABLE_VNI, CRC, GROUPS, JUMBO_PACKET, NETWORK_DIRECT, SEND_TIMEOUT,
+};
 use super::named;
 
 /// A standardized keyword that others read, not the driver.
@@ -90,8 +92,11 @@ pub(super) fn well_formed(inf: &Inf) -> Vec<String> {
 /// Exactly those that the driver reads, with its defaults, and the one that is for others.
 pub(super) fn of_the_driver(inf: &Inf) -> Vec<String> {
     let digit = |flag: bool| if flag { "1" } else { "0" };
-    let (seconds, most) = (SEND_TIMEOUT.default.to_string(), SEND_TIMEOUT.max.to_string());
-    let mut wanted = BTreeMap::from([(TECHNOLOGY, "1"), (ADDRESSES, ""), (GROUPS, ""), (SEND_TIMEOUT.name, &*seconds)]);
+    let numbers = [JUMBO_PACKET, SEND_TIMEOUT, CABLE_PORT, CABLE_VNI]
+        .map(|number| (number.name, [number.default, number.min, number.max].map(|number| number.to_string())));
+    let mut wanted = BTreeMap::from([(TECHNOLOGY, "1")]);
+    wanted.extend([ADDRESSES, CABLE_LOCAL, CABLE_PEERS, GROUPS].map(|text| (text, "")));
+    wanted.extend(numbers.iter().map(|(name, [default, ..])| (*name, &**default)));
     wanted.extend([NETWORK_DIRECT, CRC].map(|flag| (flag.name, digit(flag.default))));
     let offered = parameters(inf);
     let mut problems = Vec::new();
@@ -108,8 +113,10 @@ pub(super) fn of_the_driver(inf: &Inf) -> Vec<String> {
             problems.push(format!("{keyword} is 0 or 1 in the driver"));
         }
         let range = ["min", "max"].map(|end| parameter.values.get(end).copied());
-        if *keyword == SEND_TIMEOUT.name && range != [Some("0"), Some(&*most)] {
-            problems.push(format!("{keyword} is 0 to {most} in the driver"));
+        if let Some((_, [_, least, most])) = numbers.iter().find(|(name, _)| name == keyword)
+            && range != [Some(&**least), Some(&**most)]
+        {
+            problems.push(format!("{keyword} is {least} to {most} in the driver"));
         }
     }
     problems.extend(wanted.into_keys().map(|keyword| format!("{keyword} is read, and not offered")));

@@ -1,0 +1,335 @@
+//! Frames on their way in: a fixed number of NET_BUFFER_LISTs, each with a buffer for the longest datagram.
+//!
+//! The callback of Winsock Kernel copies each datagram into a free list, and queues the list. A deferred call indicates the queued lists to NDIS:
+//! not the callback, which may run deep in TCP/IP's stack. Each queued or indicated list counts in `Traffic`, so a pause waits for them.
+#![expect(unsafe_code, reason = "lists that NDIS has by pointer, and datagrams of Winsock Kernel")]
+
+use core::{
+    ffi::c_void,
+    ptr::{self, null_mut},
+};
+
+use ndk_abi::{
+    ndis::{
+        NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL,
+        NDIS_RECEIVE_FLAGS_RESOURCES, NDIS_SIZEOF_NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1, NET_BUFFER_LIST,
+        NET_BUFFER_LIST_POOL_PARAMETERS, NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1,
+    },
+    status::STATUS_SUCCESS,
+    wdm::MDL,
+    wsk::WSK_BUF,
+};
+use platform::{OutOfMemory, Platform as _, Slice, SpinLock};
+use vxlan::header::HEADER;
+use wdk_sys::ntddk::{IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool};
+
+use crate::{ndis, ndis::Handle, platform::Windows};
+
+/// Frames that wait for NDIS, or are with NDIS, at a time. A frame that finds no list is dropped.
+const LISTS: usize = 256;
+
+/// With fewer free lists than this NDIS has to copy what the driver indicates (NDIS_RECEIVE_FLAGS_RESOURCES).
+const LOW: usize = LISTS / 8;
+
+/// The tag of the pool of lists.
+const TAG: u32 = u32::from_le_bytes(*b"SNdk");
+
+/// A list, its MDL, and the memory that the MDL describes.
+struct Entry {
+    list: *mut NET_BUFFER_LIST,
+    mdl: *mut MDL,
+    memory: Slice<u8, Windows>,
+}
+
+impl Entry {
+    /// No list.
+    const fn none() -> Self {
+        Self { list: null_mut(), mdl: null_mut(), memory: Slice::empty() }
+    }
+
+    fn new(pool: NDIS_HANDLE, length: usize) -> Result<Self, OutOfMemory> {
+        let mut entry = Self { memory: Slice::filled(length, 0)?, ..Self::none() };
+        let memory = entry.memory.as_mut_ptr().cast();
+        // SAFETY: non-paged memory that `entry` keeps.
+        entry.mdl = unsafe { IoAllocateMdl(memory, length as u32, 0, 0, null_mut()) }.cast();
+        if entry.mdl.is_null() {
+            return Err(OutOfMemory);
+        }
+        // SAFETY: the MDL of non-paged memory, just allocated.
+        unsafe { MmBuildMdlForNonPagedPool(entry.mdl.cast()) };
+        // SAFETY: a pool whose lists have a NET_BUFFER; the MDL lives as long as the list.
+        entry.list = unsafe { ndis::NdisAllocateNetBufferAndNetBufferList(pool, 0, 0, entry.mdl, 0, 0) };
+        if entry.list.is_null() { Err(OutOfMemory) } else { Ok(entry) }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if !self.list.is_null() {
+            // SAFETY: allocated by `new`, freed once; NDIS has returned the list.
+            unsafe { ndis::NdisFreeNetBufferList(self.list) };
+        }
+        if !self.mdl.is_null() {
+            // SAFETY: as above.
+            unsafe { IoFreeMdl(self.mdl.cast()) };
+        }
+    }
+}
+
+/// A pool of NDIS.
+struct Pool(Handle);
+
+impl Pool {
+    fn new(miniport: NDIS_HANDLE) -> Result<Self, OutOfMemory> {
+        let parameters = NET_BUFFER_LIST_POOL_PARAMETERS {
+            Header: NDIS_OBJECT_HEADER::new(
+                NDIS_OBJECT_TYPE_DEFAULT,
+                NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1,
+                NDIS_SIZEOF_NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1,
+            ),
+            // NDIS_PROTOCOL_ID_DEFAULT.
+            ProtocolId: 0,
+            fAllocateNetBuffer: 1,
+            ContextSize: 0,
+            PoolTag: TAG,
+            DataSize: 0,
+        };
+        // SAFETY: the adapter's handle, and parameters that outlive the call.
+        let pool = unsafe { ndis::NdisAllocateNetBufferListPool(miniport, &raw const parameters) };
+        if pool.is_null() { Err(OutOfMemory) } else { Ok(Self(Handle(pool))) }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, deleted once, after its lists.
+        unsafe { ndis::NdisFreeNetBufferListPool(self.0.0) };
+    }
+}
+
+/// Lists that are linked by `Next`.
+pub(super) struct Chain {
+    first: *mut NET_BUFFER_LIST,
+    last: *mut NET_BUFFER_LIST,
+    count: usize,
+}
+
+// SAFETY: the owner of the chain owns its lists.
+unsafe impl Send for Chain {}
+
+impl Chain {
+    const fn empty() -> Self {
+        Self { first: null_mut(), last: null_mut(), count: 0 }
+    }
+
+    /// The chain that begins with `first`.
+    ///
+    /// # Safety
+    /// `first` is null or a list of this module's that the caller owns, as are the lists that follow.
+    unsafe fn of(first: *mut NET_BUFFER_LIST) -> Self {
+        let mut chain = Self { first, last: first, count: 0 };
+        let mut next = first;
+        while !next.is_null() {
+            chain.last = next;
+            chain.count = chain.count.saturating_add(1);
+            // SAFETY: a list of the chain, by contract.
+            next = unsafe { (*next).Next };
+        }
+        chain
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.count as u32
+    }
+
+    fn append(&mut self, other: Self) {
+        if other.first.is_null() {
+            return;
+        }
+        match self.last {
+            last if last.is_null() => self.first = other.first,
+            // SAFETY: a list of this chain, which is owned.
+            last => unsafe { (*last).Next = other.first },
+        }
+        self.last = other.last;
+        self.count = self.count.saturating_add(other.count);
+    }
+
+    fn pop(&mut self) -> Option<*mut NET_BUFFER_LIST> {
+        let list = self.first;
+        if list.is_null() {
+            return None;
+        }
+        // SAFETY: a list of this chain, which is owned.
+        self.first = unsafe { (*list).Next };
+        // SAFETY: as above.
+        unsafe { (*list).Next = null_mut() };
+        if self.first.is_null() {
+            self.last = null_mut();
+        }
+        self.count = self.count.saturating_sub(1);
+        Some(list)
+    }
+}
+
+/// A free list that was taken for a datagram.
+pub(super) struct Taken(*mut NET_BUFFER_LIST);
+
+/// The lists.
+pub(super) struct Receive {
+    miniport: Handle,
+    free: SpinLock<Chain, Windows>,
+    queued: SpinLock<Chain, Windows>,
+    /// Bytes of the longest datagram.
+    length: usize,
+    /// Dropped before the pool.
+    _entries: Slice<Entry, Windows>,
+    _pool: Pool,
+}
+
+// SAFETY: only the owner of a list uses its entry's pointers; the entries are dropped when all lists are back.
+unsafe impl Send for Receive {}
+// SAFETY: as for Send.
+unsafe impl Sync for Receive {}
+
+impl Receive {
+    /// Lists for datagrams of `length` bytes at most.
+    pub(super) fn new(miniport: NDIS_HANDLE, length: usize) -> Result<Self, OutOfMemory> {
+        let pool = Pool::new(miniport)?;
+        let mut failed = None;
+        let entries = Slice::from_fn(LISTS, |_| match failed {
+            Some(_) => Entry::none(),
+            None => Entry::new(pool.0.0, length).unwrap_or_else(|error| {
+                failed = Some(error);
+                Entry::none()
+            }),
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let mut free = Chain::empty();
+        for entry in entries.iter() {
+            // SAFETY: a list of its own, which no chain has yet.
+            free.append(unsafe { Chain::of(entry.list) });
+        }
+        let (free, queued) = (SpinLock::<_, Windows>::new(free), SpinLock::<_, Windows>::new(Chain::empty()));
+        Ok(Self { miniport: Handle(miniport), free, queued, length, _entries: entries, _pool: pool })
+    }
+
+    /// Takes a free list. `None`: all are with NDIS, or on their way.
+    pub(super) fn take(&self) -> Option<Taken> {
+        self.free.lock().pop().map(Taken)
+    }
+
+    /// Copies a datagram into the list. `None`: it is longer than the longest, or its memory cannot be mapped.
+    ///
+    /// # Safety
+    /// WSK indicates `buffer` now.
+    pub(super) unsafe fn fill<'a>(&self, taken: &'a mut Taken, buffer: &WSK_BUF) -> Option<&'a [u8]> {
+        if buffer.Length > self.length {
+            return None;
+        }
+        // SAFETY: a list of this module's, with one NET_BUFFER.
+        let frame = unsafe { (*taken.0).FirstNetBuffer };
+        // SAFETY: as above, with one MDL.
+        let mdl = unsafe { (*frame).MdlChain };
+        // SAFETY: as above; the memory is non-paged, so the MDL has its address.
+        let memory = unsafe { (*mdl).MappedSystemVa }.cast::<u8>();
+        // SAFETY: `length` bytes of the list's memory, which the caller owns with the list.
+        let room = unsafe { core::slice::from_raw_parts_mut(memory, buffer.Length) };
+        // SAFETY: by contract.
+        unsafe { copy(buffer, room) }.then_some(room)
+    }
+
+    /// Queues a list for an indication: the frame is what follows the header of its datagram, of `length` bytes.
+    pub(super) fn queue(&self, taken: Taken, length: usize) {
+        let list = taken.0;
+        // SAFETY: a list of this module's, which the caller owns.
+        let frame = unsafe { (*list).FirstNetBuffer };
+        // A protocol may have moved the frame's start.
+        // SAFETY: the list's one NET_BUFFER.
+        let mdl = unsafe { (*frame).MdlChain };
+        // SAFETY: as above.
+        unsafe { (*frame).CurrentMdl = mdl };
+        // SAFETY: as above.
+        unsafe { (*frame).CurrentMdlOffset = HEADER as u32 };
+        // SAFETY: as above.
+        unsafe { (*frame).DataOffset = HEADER as u32 };
+        // SAFETY: as above.
+        unsafe { (*frame).DataLength = length as u32 };
+        // SAFETY: the list, as above.
+        unsafe { (*list).SourceHandle = self.miniport.0 };
+        // SAFETY: as above.
+        unsafe { (*list).Status = STATUS_SUCCESS };
+        // SAFETY: a single list, which the caller owns.
+        self.queued.lock().append(unsafe { Chain::of(list) });
+    }
+
+    /// Gives a list back that is not used.
+    pub(super) fn give_back(&self, taken: Taken) {
+        // SAFETY: a single list, which the caller owns.
+        self.free(unsafe { Chain::of(taken.0) });
+    }
+
+    /// Takes the queued lists.
+    pub(super) fn queued(&self) -> Chain {
+        core::mem::replace(&mut *self.queued.lock(), Chain::empty())
+    }
+
+    /// Makes lists free.
+    pub(super) fn free(&self, chain: Chain) {
+        self.free.lock().append(chain);
+    }
+
+    /// Indicates lists to NDIS, at DISPATCH_LEVEL. Returns them if they are free again already.
+    pub(super) fn indicate(&self, chain: Chain) -> Option<Chain> {
+        let is_low = self.free.lock().count < LOW;
+        let flags = NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL | if is_low { NDIS_RECEIVE_FLAGS_RESOURCES } else { 0 };
+        // SAFETY: the adapter is not halted while its lists count in `Traffic`; the chain is owned, and NDIS's from now on, unless the flags
+        // say that NDIS copies.
+        unsafe {
+            ndis::NdisMIndicateReceiveNetBufferLists(self.miniport.0, chain.first, 0, chain.count(), flags);
+        }
+        is_low.then_some(chain)
+    }
+}
+
+/// The chain of lists that NDIS returns.
+///
+/// # Safety
+/// NDIS returns `lists`.
+pub(super) unsafe fn returned(lists: *mut NET_BUFFER_LIST) -> Chain {
+    // SAFETY: lists of this driver's, which owns them again.
+    unsafe { Chain::of(lists) }
+}
+
+/// Copies the bytes of `buffer` into `room`, which is as long. False: an MDL cannot be mapped, or the chain is too short.
+///
+/// # Safety
+/// WSK indicates `buffer` now.
+unsafe fn copy(buffer: &WSK_BUF, room: &mut [u8]) -> bool {
+    let (mut mdl, mut offset) = (buffer.Mdl, buffer.Offset as usize);
+    let mut left = room;
+    while !left.is_empty() {
+        if mdl.is_null() {
+            return false;
+        }
+        // SAFETY: an MDL of the chain, by contract.
+        let count = unsafe { (*mdl).ByteCount } as usize;
+        let here = count.saturating_sub(offset).min(left.len());
+        if here > 0 {
+            // SAFETY: an MDL whose pages are locked while WSK indicates it.
+            let Some(address) = (unsafe { Windows::mdl_system_address(mdl.cast::<c_void>()) }) else { return false };
+            let Some((to, rest)) = core::mem::take(&mut left).split_at_mut_checked(here) else { return false };
+            // SAFETY: within the MDL's bytes.
+            let from = unsafe { address.as_ptr().add(offset) };
+            // SAFETY: `here` bytes of WSK's memory, and as many of ours.
+            unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), here) };
+            left = rest;
+        }
+        offset = offset.saturating_sub(count);
+        // SAFETY: an MDL of the chain, by contract.
+        mdl = unsafe { (*mdl).Next };
+    }
+    true
+}

@@ -1,0 +1,173 @@
+//! Datagram sockets: made, bound and closed at PASSIVE_LEVEL, where the thread waits for each request. Datagrams come by WSK's event callback.
+
+use core::{
+    ffi::c_void,
+    net::SocketAddr,
+    ptr::{NonNull, null_mut},
+};
+
+use ndk_abi::{
+    sockaddr::SOCKADDR_INET,
+    status::{
+        NTSTATUS, STATUS_DEVICE_NOT_READY, STATUS_INSUFFICIENT_RESOURCES, STATUS_NOT_IMPLEMENTED, STATUS_SUCCESS,
+    },
+    wsk::{
+        IPPROTO_UDP, NPI_WSK_INTERFACE_ID, SO_WSK_EVENT_CALLBACK, SOCK_DGRAM, SOL_SOCKET, WSK_CLIENT_DATAGRAM_DISPATCH,
+        WSK_EVENT_CALLBACK_CONTROL, WSK_EVENT_RECEIVE_FROM, WSK_FLAG_DATAGRAM_SOCKET, WSK_PROVIDER_DATAGRAM_DISPATCH,
+        WSK_SET_OPTION, WSK_SOCKET,
+    },
+};
+use platform::{Arc, Completion, Event, Passive, SocketError};
+
+use super::{
+    client::Provider,
+    request::{Request, UnderWay, sent},
+    start::PsInitialSystemProcess,
+};
+use crate::{
+    irp::own::{KEPT, OwnIrp},
+    irql::at_dispatch,
+    platform::Windows,
+};
+
+/// A datagram socket that is bound.
+#[derive(Clone, Copy)]
+pub(crate) struct DatagramSocket(NonNull<WSK_SOCKET>);
+
+// SAFETY: WSK's functions may be called by any thread.
+unsafe impl Send for DatagramSocket {}
+
+impl DatagramSocket {
+    /// Makes a socket, binds it to `local`, and enables `dispatch`'s callback, which gets `context`.
+    ///
+    /// # Safety
+    /// `context` is what the callback expects, and stays so until [`DatagramSocket::close`] has returned.
+    pub(crate) unsafe fn open(
+        local: SocketAddr,
+        dispatch: &'static WSK_CLIENT_DATAGRAM_DISPATCH,
+        context: *mut c_void,
+        passive: &Passive<'_>,
+    ) -> Result<Self, NTSTATUS> {
+        let mut local = SOCKADDR_INET::new(local);
+        // SAFETY: by contract.
+        let socket = unsafe { make(local.si_family(), dispatch, context, passive) }?;
+        let bound = socket.bind(&mut local, passive).and_then(|()| socket.enable_callback(passive));
+        if bound.is_err() {
+            // SAFETY: just made: no other thread knows the socket.
+            unsafe { socket.close(passive) };
+        }
+        bound.map(|()| socket)
+    }
+
+    fn table(self) -> *const WSK_PROVIDER_DATAGRAM_DISPATCH {
+        // SAFETY: WSK's socket, before its close.
+        unsafe { (*self.0.as_ptr()).Dispatch }.cast()
+    }
+
+    fn bind(self, local: &mut SOCKADDR_INET, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+        // SAFETY: the table of a datagram socket.
+        let bind = unsafe { (*self.table()).WskBind }.ok_or(STATUS_NOT_IMPLEMENTED)?;
+        let local = (&raw mut *local).cast();
+        // SAFETY: a socket that is not bound, and an address that outlives the request.
+        let call = |irp| unsafe { bind(self.0.as_ptr(), local, 0, irp) };
+        request(call, passive).map(|_| ())
+    }
+
+    fn enable_callback(self, _passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+        // SAFETY: the table of a datagram socket.
+        let control = unsafe { (*self.table()).WskControlSocket }.ok_or(STATUS_NOT_IMPLEMENTED)?;
+        let id = NPI_WSK_INTERFACE_ID;
+        let mut input = WSK_EVENT_CALLBACK_CONTROL { NpiId: &raw const id, EventMask: WSK_EVENT_RECEIVE_FROM };
+        let (code, level) = (SO_WSK_EVENT_CALLBACK, SOL_SOCKET);
+        let (size, input, none) = (size_of_val(&input), (&raw mut input).cast(), null_mut());
+        // SAFETY: a bound socket; without an IRP the call is synchronous, and the input outlives it.
+        let status = unsafe {
+            control(self.0.as_ptr(), WSK_SET_OPTION, code, level, size, input, 0, none, null_mut(), null_mut())
+        };
+        if status == STATUS_SUCCESS { Ok(()) } else { Err(status) }
+    }
+
+    /// Closes the socket. After the return no callback runs, and no request is with WSK; the routines of requests may still run.
+    ///
+    /// # Safety
+    /// No call for the socket is in progress, and none follows.
+    pub(crate) unsafe fn close(self, passive: &Passive<'_>) {
+        // SAFETY: the table of a datagram socket.
+        let Some(close) = (unsafe { (*self.table()).WskCloseSocket }) else { return };
+        // SAFETY: no other call is in progress, by contract.
+        let _closes_do_not_fail = request(|irp| unsafe { close(self.0.as_ptr(), irp) }, passive);
+    }
+
+    /// Sends `length` bytes as a datagram. IRQL <= DISPATCH.
+    ///
+    /// # Safety
+    /// The contract of [`platform::Sockets::send`] holds of `request`, `done` and the bytes; the socket is not closed before the return.
+    pub(crate) unsafe fn send_to(
+        self,
+        request: *mut Request,
+        done: Completion,
+        (bytes, length): (*const u8, usize),
+        to: &SOCKADDR_INET,
+    ) {
+        // SAFETY: the request is under way from now on, by contract.
+        let request = unsafe { UnderWay::new(request) };
+        request.get().begin(done);
+        // SAFETY: the table of a datagram socket.
+        let Some(send) = (unsafe { (*self.table()).WskSendTo }) else { return request.end(Err(SocketError::Failed)) };
+        // SAFETY: by contract; WSK does not have the IRP yet.
+        let mut buffer = unsafe { request.get().describe(bytes, length) };
+        // SAFETY: the request was not under way before.
+        let irp = unsafe { request.get().prepare(sent) };
+        let to = (&raw const *to).cast_mut().cast();
+        // SAFETY: a bound socket; WSK reads the WSK_BUF and the address during the call.
+        let _told_by_the_irp = unsafe { send(self.0.as_ptr(), &raw mut buffer, 0, to, 0, null_mut(), irp) };
+    }
+}
+
+/// Makes a datagram socket, which WSK returns in the IRP's `Information`.
+///
+/// # Safety
+/// As for [`DatagramSocket::open`].
+unsafe fn make(
+    family: u16,
+    dispatch: &'static WSK_CLIENT_DATAGRAM_DISPATCH,
+    context: *mut c_void,
+    passive: &Passive<'_>,
+) -> Result<DatagramSocket, NTSTATUS> {
+    // Captured until the request has ended.
+    let provider = Provider::capture().ok_or(STATUS_DEVICE_NOT_READY)?;
+    // SAFETY: the table of a provider that is captured.
+    let make = unsafe { (*provider.functions()).WskSocket }.ok_or(STATUS_NOT_IMPLEMENTED)?;
+    let (client, kind, protocol, none) = (provider.client(), SOCK_DGRAM, IPPROTO_UDP, null_mut());
+    let (flags, dispatch) = (WSK_FLAG_DATAGRAM_SOCKET, (&raw const *dispatch).cast());
+    // SAFETY: the kernel sets the variable at boot, and never changes it.
+    let system = unsafe { PsInitialSystemProcess };
+    // SAFETY: a process that never ends; callbacks and a context as the caller's contract says; no security descriptor.
+    let call =
+        |irp| unsafe { make(client, family, kind, protocol, flags, context, dispatch, system.cast(), none, none, irp) };
+    let socket = core::ptr::with_exposed_provenance_mut(request(call, passive)?);
+    NonNull::new(socket).map(DatagramSocket).ok_or(STATUS_INSUFFICIENT_RESOURCES)
+}
+
+/// Makes a request by `call`, and waits until WSK has completed its IRP. Returns the IRP's `Information`.
+fn request(call: impl FnOnce(*mut c_void) -> NTSTATUS, passive: &Passive<'_>) -> Result<usize, NTSTATUS> {
+    let without_memory = |_| STATUS_INSUFFICIENT_RESOURCES;
+    let own = Arc::<_, Windows>::try_new(OwnIrp::new()).map_err(without_memory)?;
+    let done = Event::<Windows>::new().map_err(without_memory)?;
+    let context = Arc::into_raw(done.clone()).cast_mut().cast();
+    // SAFETY: the IRP is not in use, and `own` keeps it in its place until the event is set.
+    let irp = unsafe { own.prepare(completed, context) };
+    let _told_by_the_irp = call(irp);
+    done.wait(passive);
+    // SAFETY: the IRP is completed, as its routine has set the event.
+    unsafe { own.result() }
+}
+
+/// The completion routine of [`request`]: sets the event.
+unsafe extern "C" fn completed(_: *mut c_void, _: *mut c_void, context: *mut c_void) -> NTSTATUS {
+    // SAFETY: `request` has left a reference to the event for this routine.
+    let done = unsafe { Arc::<Event<Windows>, Windows>::from_raw(context.cast_const().cast()) };
+    // The thread that waits may unload the driver: see `at_dispatch`.
+    at_dispatch(move || done.set());
+    KEPT
+}
