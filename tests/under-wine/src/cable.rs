@@ -1,6 +1,6 @@
 //! `cargo xtask cable`: a tunnel end of ours and VXLAN of Linux, three computers of one Ethernet, in network namespaces.
 //!
-//! Ours is the crate `vxlan` in a process, between a TAP interface and a UDP socket (tests/clients/tunnel): TCP/IP behind it is Linux's too.
+//! Ours is softndk.sys under Wine, or the crate `vxlan` in a process (tests/clients/tunnel). TCP/IP behind it is Linux's, by a TAP interface.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use build::command::{cargo, output, run, step};
-use build::{paths, setup};
+use build::{dist, paths, setup};
 use checks::tally::Tally;
+
+use crate::report::StandInReport;
+use crate::session::Session;
 
 /// What the command needs besides.
 const PACKAGES: [(&str, &str); 5] = [
@@ -106,7 +109,8 @@ impl Network {
             computer.run("ethtool -K cable tx off")?;
         }
         ip(&format!("-n {} tuntap add cable mode tap", OURS.namespace()))?;
-        ip(&format!("-n {} link set cable mtu {}", OURS.namespace(), payload(mtu)))?;
+        // The address of softndk.sys: of 198.51.100.1.
+        ip(&format!("-n {} link set cable mtu {} address 02:4e:44:33:64:01", OURS.namespace(), payload(mtu)))?;
         for computer in [OURS, LINUX, OTHER] {
             let namespace = computer.namespace();
             ip(&format!("-n {namespace} address add {}/24 dev cable", computer.address()))?;
@@ -174,6 +178,18 @@ fn ping(from: &Computer, to: &str, size: u32) -> Result<()> {
     from.run(&format!("ping -n -c 3 -i 0.2 -W 2 -M do -s {size} {to}")).map(|_| ())
 }
 
+/// Pings `to` from `from` until there is an answer.
+fn until_reached(from: &Computer, to: &str) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        match from.run(&format!("ping -n -c 1 -W 1 {to}")) {
+            Ok(_) => return Ok(()),
+            Err(error) if start.elapsed() > LIMIT => return Err(error),
+            Err(_) => thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
 /// Sends `bytes` over TCP; the receiver compares each.
 fn stream(from: &Computer, to: &Computer, bytes: u64) -> Result<()> {
     let at = format!("{}:5001", to.address());
@@ -222,11 +238,17 @@ fn frames(file: &PathBuf, filter: &str) -> Result<usize> {
 pub fn cable() -> Result<ExitCode> {
     setup::provide(&PACKAGES)?;
     step("building the tunnel end", || run(cargo(&paths::root()).args(["build", "--package", "tunnel"])))?;
+    dist::build()?;
     let mut tally = Tally::default();
     for mtu in [1500, 9000] {
         let network = Network::build(mtu)?;
+        driver(mtu, &mut tally)?;
+        drop(network);
+    }
+    for mtu in [1500, 9000] {
+        let network = Network::build(mtu)?;
         let relay = Relay::start(VNI, mtu)?;
-        reaches(mtu, &mut tally);
+        reaches("a process", mtu, &mut tally);
         let counts = relay.end()?;
         println!("frames of our end, underlay MTU {mtu}:\n{counts}");
         if mtu == 1500 {
@@ -238,11 +260,51 @@ pub fn cable() -> Result<ExitCode> {
     Ok(if tally.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn reaches(mtu: u32, tally: &mut Tally) {
+/// softndk.sys, whose machine gets the address `CableLocal` after the driver has started.
+fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
+    let mut session = Session::start_in(&OURS.namespace(), &[OURS.address().parse()?])?;
+    for (keyword, value) in [
+        ("TapInterface", "cable"),
+        ("CableLocal", &OURS.underlay()),
+        ("CablePeers", &OURS.peers().join(",")),
+        ("CableVni", VNI),
+        // With the Ethernet header.
+        ("*JumboPacket", &(mtu + 14).to_string()),
+    ] {
+        session.set_keyword(keyword, value)?;
+    }
+    OURS.run(&format!("ip address del {}/24 dev wire", OURS.underlay()))?;
+    session.set_tcpip(&[])?;
+    session.load()?;
+    let unreached = ping(&LINUX, &OURS.address(), 56).is_err();
+    OURS.run(&format!("ip address add {}/24 dev wire", OURS.underlay()))?;
+    // The stand-in tells of a change.
+    session.set_tcpip(&[&OURS.address()])?;
+    let opened = until_reached(&LINUX, &OURS.address()).and_then(|()| {
+        ensure!(unreached, "it was reached before");
+        Ok(())
+    });
+    tally.check(&format!("the cable opens when CableLocal comes, underlay MTU {mtu}"), opened);
+    reaches("softndk.sys", mtu, tally);
+    let report = session.unload()?;
+    tally.check(&format!("softndk.sys leaves nothing and breaks no rule, underlay MTU {mtu}"), is_clean(&report));
+    Ok(())
+}
+
+fn is_clean(report: &StandInReport) -> Result<()> {
+    ensure!(report.is_clean(), "{report}");
+    Ok(())
+}
+
+/// What has to pass between the computers. `ours`: our tunnel end.
+fn reaches(ours: &str, mtu: u32, tally: &mut Tally) {
     let largest = payload(mtu) - 28;
-    let mut check = |what: &str, result: Result<()>| tally.check(&format!("{what}, underlay MTU {mtu}"), result);
+    let mut check =
+        |what: &str, result: Result<()>| tally.check(&format!("{what}, {ours}, underlay MTU {mtu}"), result);
     let capture = captured("cable", "arp", || {
         captured("wire", "udp port 4789", || {
+            // So that there is an ARP request.
+            OURS.run("ip neigh flush dev cable")?;
             ping(&OURS, &LINUX.address(), 56)?;
             ping(&OTHER, &OURS.address(), 56)?;
             ping(&OURS, &LINUX.address_v6(), 56)

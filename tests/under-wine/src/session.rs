@@ -41,22 +41,30 @@ impl Session {
         Self::start_on(Computer::First, TEST_DRIVER, addresses)
     }
 
+    /// Starts the loader for the driver of the package, in a network namespace.
+    pub(crate) fn start_in(namespace: &str, addresses: &[IpAddr]) -> Result<Self> {
+        let addresses = addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
+        let driver = format!(r"C:\softndk\{}", prefix::DRIVER);
+        Self::begin(Computer::First, Some(namespace), &[&driver, &addresses])
+    }
+
     /// Starts the loader for a driver in `C:\softndk` on one of two computers.
     pub(crate) fn start_on(computer: Computer, driver: &str, addresses: &[IpAddr]) -> Result<Self> {
         let addresses = addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
-        Self::begin(computer, &[&format!(r"C:\softndk\{driver}"), &addresses])
+        Self::begin(computer, None, &[&format!(r"C:\softndk\{driver}"), &addresses])
     }
 
     /// Starts the loader for a driver that comes, or has come, by its INF.
     pub(crate) fn start_installed() -> Result<Self> {
-        Self::begin(Computer::Installed, &[])
+        Self::begin(Computer::Installed, None, &[])
     }
 
-    fn begin(computer: Computer, arguments: &[&str]) -> Result<Self> {
+    /// `namespace`: the network namespace of all that runs in the prefix, as the first process starts Wine's services. `None`: this one.
+    fn begin(computer: Computer, namespace: Option<&str>, arguments: &[&str]) -> Result<Self> {
         let prefix = prefix::prepare(computer)?;
         let log = File::create(computer.log_file())?;
         // The first process of a prefix starts the services, so what drivers print goes where its errors go.
-        let mut loader = wine::wine(&prefix)
+        let mut loader = in_namespace(wine::wine(&prefix), namespace)
             .arg(r"C:\softndk\loader.exe")
             .args(arguments)
             .env("WINEDEBUG", "-all,+err,+debugstr")
@@ -290,6 +298,20 @@ impl Drop for Session {
         let _ = self.loader.kill();
         let _ = self.loader.wait();
     }
+}
+
+/// `command`, in a network namespace if one is named.
+fn in_namespace(command: Command, namespace: Option<&str>) -> Command {
+    let Some(namespace) = namespace else { return command };
+    let mut inside = Command::new("ip");
+    inside.args(["netns", "exec", namespace]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => inside.env(name, value),
+            None => inside.env_remove(name),
+        };
+    }
+    inside
 }
 
 fn end(prefix: &Path) {
