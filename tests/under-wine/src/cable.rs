@@ -14,8 +14,11 @@ use build::command::{cargo, output, run, step};
 use build::{dist, paths, setup};
 use checks::tally::Tally;
 
+use crate::computers::Computers;
+use crate::prefix;
 use crate::report::StandInReport;
 use crate::session::Session;
+use crate::two_computers;
 
 /// What the command needs besides.
 const PACKAGES: [(&str, &str); 5] = [
@@ -31,11 +34,14 @@ const MEBIBYTE: u64 = 1 << 20;
 const VNI: &str = "7";
 
 /// A computer: a network namespace with an address on the network that carries the datagrams, and one on the Ethernet in them.
+#[derive(PartialEq)]
 struct Computer(u8);
 
-/// The computer with our tunnel end; the others have Linux's.
+/// The computer with our tunnel end.
 const OURS: Computer = Computer(1);
+/// Has Linux's.
 const LINUX: Computer = Computer(2);
+/// Has Linux's, or ours.
 const OTHER: Computer = Computer(3);
 
 impl Computer {
@@ -49,6 +55,11 @@ impl Computer {
 
     fn address(&self) -> String {
         format!("192.0.2.{}", self.0)
+    }
+
+    /// The Ethernet address that softndk.sys has for this `CableLocal`.
+    fn mac_address(&self) -> String {
+        format!("02:4e:44:33:64:{:02x}", self.0)
     }
 
     fn address_v6(&self) -> String {
@@ -80,8 +91,8 @@ const SWITCH: &str = "softndk-cable-switch";
 struct Network;
 
 impl Network {
-    /// `mtu`: of the network that carries the datagrams.
-    fn build(mtu: u32) -> Result<Self> {
+    /// `mtu`: of the network that carries the datagrams. `ours`: the computers whose tunnel end is ours, behind a TAP interface.
+    fn build(mtu: u32, ours: &[Computer]) -> Result<Self> {
         Self::tear_down();
         let ip = |line: &str| output(Command::new("ip").args(line.split_whitespace()));
         let network = Self;
@@ -97,8 +108,14 @@ impl Network {
             ip(&format!("-n {namespace} address add {}/24 dev wire", computer.underlay()))?;
             ip(&format!("-n {namespace} link set wire up"))?;
         }
-        for computer in [LINUX, OTHER] {
+        for computer in [OURS, LINUX, OTHER] {
             let namespace = computer.namespace();
+            if ours.contains(&computer) {
+                let (mtu, address) = (payload(mtu), computer.mac_address());
+                ip(&format!("-n {namespace} tuntap add cable mode tap"))?;
+                ip(&format!("-n {namespace} link set cable mtu {mtu} address {address}"))?;
+                continue;
+            }
             let local = computer.underlay();
             ip(&format!("-n {namespace} link add cable type vxlan id {VNI} local {local} dev wire dstport 4789"))?;
             // Head-end replication: a frame to all goes to each peer.
@@ -108,9 +125,6 @@ impl Network {
             // Over veth Linux leaves the checksums in the tunnel to a card, and there is none.
             computer.run("ethtool -K cable tx off")?;
         }
-        ip(&format!("-n {} tuntap add cable mode tap", OURS.namespace()))?;
-        // The address of softndk.sys: of 198.51.100.1.
-        ip(&format!("-n {} link set cable mtu {} address 02:4e:44:33:64:01", OURS.namespace(), payload(mtu)))?;
         for computer in [OURS, LINUX, OTHER] {
             let namespace = computer.namespace();
             ip(&format!("-n {namespace} address add {}/24 dev cable", computer.address()))?;
@@ -241,12 +255,16 @@ pub fn cable() -> Result<ExitCode> {
     dist::build()?;
     let mut tally = Tally::default();
     for mtu in [1500, 9000] {
-        let network = Network::build(mtu)?;
+        let network = Network::build(mtu, &[OURS])?;
         driver(mtu, &mut tally)?;
         drop(network);
     }
+    let network = Network::build(1500, &[OURS, OTHER])?;
+    let played = step("playing every case between two computers over the cable", || two_drivers(&mut tally));
+    tally.check("every case holds between two drivers, over the addresses of their adapters", played);
+    drop(network);
     for mtu in [1500, 9000] {
-        let network = Network::build(mtu)?;
+        let network = Network::build(mtu, &[OURS])?;
         let relay = Relay::start(VNI, mtu)?;
         reaches("a process", mtu, &mut tally);
         let counts = relay.end()?;
@@ -260,19 +278,35 @@ pub fn cable() -> Result<ExitCode> {
     Ok(if tally.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// softndk.sys, whose machine gets the address `CableLocal` after the driver has started.
-fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
-    let mut session = Session::start_in(&OURS.namespace(), &[OURS.address().parse()?])?;
+/// The driver of a computer, not loaded yet.
+fn session(computer: &Computer, prefix: prefix::Computer, mtu: u32) -> Result<Session> {
+    let addresses = [computer.address().parse()?, computer.address_v6().parse()?];
+    let mut session = Session::start_in(&computer.namespace(), prefix, &addresses)?;
     for (keyword, value) in [
         ("TapInterface", "cable"),
-        ("CableLocal", &OURS.underlay()),
-        ("CablePeers", &OURS.peers().join(",")),
+        ("CableLocal", &computer.underlay()),
+        ("CablePeers", &computer.peers().join(",")),
         ("CableVni", VNI),
         // With the Ethernet header.
         ("*JumboPacket", &(mtu + 14).to_string()),
     ] {
         session.set_keyword(keyword, value)?;
     }
+    Ok(session)
+}
+
+/// Every case of the control codes between two drivers: TCP of their iWARP goes through the adapters, with no setting but the cable's.
+fn two_drivers(tally: &mut Tally) -> Result<()> {
+    let mut sessions =
+        [session(&OURS, prefix::Computer::First, 1500)?, session(&OTHER, prefix::Computer::Second, 1500)?];
+    sessions.iter_mut().try_for_each(Session::load)?;
+    until_reached(&OURS, &OTHER.address())?;
+    two_computers::cases(Computers::of(sessions)?, &OURS.underlay(), tally)
+}
+
+/// softndk.sys, whose machine gets the address `CableLocal` after the driver has started.
+fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
+    let mut session = session(&OURS, prefix::Computer::First, mtu)?;
     OURS.run(&format!("ip address del {}/24 dev wire", OURS.underlay()))?;
     session.set_tcpip(&[])?;
     session.load()?;

@@ -47,6 +47,12 @@ impl Ready {
 }
 
 impl Computers {
+    /// Two computers whose sessions have loaded the driver.
+    pub(crate) fn of([first, second]: [Session; 2]) -> Result<Self> {
+        let ready = |session| anyhow::Ok(Ready { idle: Some(diagnostics(&session)?), session });
+        Ok(Self { count: Count::Two, first: ready(first)?, second: Some(ready(second)?) })
+    }
+
     /// Loads the driver on each. Two have an address each, and one of IPv6 if this system has another than that of loopback.
     pub(crate) fn load(count: Count) -> Result<Self> {
         let addresses = session::addresses(&[])?;

@@ -26,6 +26,7 @@ const REPORT_LIMIT: Duration = Duration::from_secs(120);
 pub(crate) struct Session {
     computer: Computer,
     prefix: PathBuf,
+    namespace: Option<String>,
     loader: Child,
     answers: Receiver<String>,
 }
@@ -42,10 +43,10 @@ impl Session {
     }
 
     /// Starts the loader for the driver of the package, in a network namespace.
-    pub(crate) fn start_in(namespace: &str, addresses: &[IpAddr]) -> Result<Self> {
+    pub(crate) fn start_in(namespace: &str, computer: Computer, addresses: &[IpAddr]) -> Result<Self> {
         let addresses = addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
         let driver = format!(r"C:\softndk\{}", prefix::DRIVER);
-        Self::begin(Computer::First, Some(namespace), &[&driver, &addresses])
+        Self::begin(computer, Some(namespace), &[&driver, &addresses])
     }
 
     /// Starts the loader for a driver in `C:\softndk` on one of two computers.
@@ -77,7 +78,7 @@ impl Session {
         let (sender, answers) = channel();
         let output = BufReader::new(loader.stdout.take().context("the loader has no output")?);
         std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut session = Self { computer, prefix, loader, answers };
+        let mut session = Self { computer, prefix, namespace: namespace.map(str::to_owned), loader, answers };
         // Wine's services inherit the output of the first process that runs. A program whose output is read to its end must
         // not be that process: it would seem never to end.
         session.answer_to("start")?;
@@ -231,7 +232,7 @@ impl Session {
 
     /// A Windows program in this prefix, with `C:\softndk` as its folder; a path of this system is understood too.
     pub(crate) fn program(&self, program: &str) -> Command {
-        let mut command = wine::wine(&self.prefix);
+        let mut command = in_namespace(wine::wine(&self.prefix), self.namespace.as_deref());
         let here = Path::new(program).canonicalize().ok().filter(|path| path.is_file());
         let folder = prefix::driver_folder(&self.prefix);
         match here {

@@ -16,12 +16,15 @@ use crate::session::Session;
 use crate::two_processes::{Harness, serving_at};
 use crate::wine_tests::diagnostics;
 
+/// By which two computers on this system's loopback meet.
+const LOOPBACK: &str = "127.0.0.1";
 /// For what is over at once.
 const SOON: Duration = Duration::from_secs(120);
 
 /// Plays them, then has done what must not pass.
 pub fn run(tally: &mut Tally) {
-    let played = step("playing every case between two computers", || cases(tally));
+    let played =
+        step("playing every case between two computers", || cases(Computers::load(Count::Two)?, LOOPBACK, tally));
     // Shows S812.
     tally.check("every case holds between two computers and leaves nothing behind", played);
     // Shows S812.
@@ -58,20 +61,19 @@ impl Drop for Buffers {
     }
 }
 
-/// Starts it; its port.
-fn agent(session: &Session) -> Result<(Harness, String)> {
-    let agent = Harness::start(session, &["agent"])?;
-    let address = agent.until(serving_at)?;
-    let (_, port) = address.rsplit_once(':').context("the agent names no port")?;
-    Ok((agent, port.to_owned()))
+/// Starts it at a port of `address`; where it serves.
+fn agent(session: &Session, address: &str) -> Result<(Harness, String)> {
+    let agent = Harness::start(session, &["agent", "--at", &format!("{address}:0")])?;
+    let serving = agent.until(serving_at)?;
+    Ok((agent, serving))
 }
 
-fn cases(tally: &mut Tally) -> Result<()> {
-    let computers = Computers::load(Count::Two)?;
-    let (agent, port) = agent(computers.serving())?;
+/// Plays the cases. `address`: of the serving computer, for the agent.
+pub(crate) fn cases(computers: Computers, address: &str, tally: &mut Tally) -> Result<()> {
+    let (agent, serving) = agent(computers.serving(), address)?;
     let buffers = Buffers::new();
-    let arguments =
-        ["run", "--front-end", "ioctl", "--beside", &port, "--buffers", &buffers.folder(), "--json"].map(str::to_owned);
+    let arguments = ["run", "--front-end", "ioctl", "--beside", &serving, "--buffers", &buffers.folder(), "--json"]
+        .map(str::to_owned);
     let arguments = arguments.iter().map(String::as_str).collect::<Vec<_>>();
     let report = run::report_of(computers.connecting(), &arguments, run::CASE_LIMIT)?;
     let count = |what: &str| report[what].as_u64().unwrap_or(0);
@@ -95,10 +97,10 @@ fn failures(report: &Value) -> Value {
 /// The agent is on the computer of the program that connects to it.
 fn one_device() -> Result<()> {
     let computers = Computers::load(Count::Two)?;
-    let (_agent, port) = agent(computers.connecting())?;
+    let (_agent, serving) = agent(computers.connecting(), LOOPBACK)?;
     let buffers = Buffers::new();
     let mut program = computers.connecting().program("ndharness.exe");
-    program.args(["run", "--front-end", "ioctl", "--beside", &port, "--buffers", &buffers.folder()]);
+    program.args(["run", "--front-end", "ioctl", "--beside", &serving, "--buffers", &buffers.folder()]);
     let ended = outcome(&mut program, SOON)?;
     let said = said(&ended);
     ensure!(ended.status.code() == Some(2) && said.contains("it is one device"), "{said}");
@@ -108,10 +110,10 @@ fn one_device() -> Result<()> {
 /// The agent is killed while cases are played.
 fn killed() -> Result<()> {
     let computers = Computers::load(Count::Two)?;
-    let (mut agent, port) = agent(computers.serving())?;
+    let (mut agent, serving) = agent(computers.serving(), LOOPBACK)?;
     let buffers = Buffers::new();
     let folder = buffers.folder();
-    let arguments = ["run", "--front-end", "ioctl", "--beside", &port, "--buffers", &folder, "--path", "plain"];
+    let arguments = ["run", "--front-end", "ioctl", "--beside", &serving, "--buffers", &folder, "--path", "plain"];
     let program = Harness::start(computers.connecting(), &[&arguments[..], &["--json"]].concat())?;
     let start = Instant::now();
     while diagnostics(computers.serving())?["qps"] == 0 {

@@ -31,7 +31,7 @@ mod stuck;
 mod target;
 
 #[cfg(windows)]
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::{process::ExitCode, time::Duration};
 
 #[cfg(windows)]
@@ -125,13 +125,13 @@ enum Command {
     },
     /// Send requests to the device of this computer for a program of another one, `run --beside`, until that has ended.
     ///
-    /// For tests with two computers that are prefixes of Wine on one system. Says where it serves ("serving at 127.0.0.1:PORT"). Whoever
+    /// For tests with two computers that are prefixes of Wine on one system. Says where it serves ("serving at ADDRESS:PORT"). Whoever
     /// connects to it can send the device any request, with any file of the named folder as memory: let no stranger onto the system.
     #[cfg(windows)]
     Agent {
-        /// The port, of 127.0.0.1; one that is free if none is given.
-        #[arg(long, default_value_t = 0)]
-        port: u16,
+        /// The address, of this system, and the port; 0: one that is free.
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+        at: SocketAddr,
     },
     /// Play cases with two roles with `serve` in another process, and print both ends' verdicts.
     #[cfg(windows)]
@@ -289,7 +289,7 @@ fn execute() -> anyhow::Result<ExitCode> {
         #[cfg(windows)]
         Command::Refuse { options, address, port } => match client_server::refuse(&options, address, port)? {},
         #[cfg(windows)]
-        Command::Agent { port } => remote_agent::listen(port)?,
+        Command::Agent { at } => remote_agent::listen(at)?,
         #[cfg(windows)]
         Command::Connect { target, json, cases, options, wire, seconds } => {
             let carrier = if wire { Carrier::Wire } else { Carrier::Device };

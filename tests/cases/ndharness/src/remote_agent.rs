@@ -2,7 +2,7 @@
 //! sent to.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -22,18 +22,18 @@ use crate::{front_end::Path, ioctl::Device, report::Report, run};
 /// Where the other computer is.
 #[derive(Args)]
 pub(crate) struct RemoteAgent {
-    /// Have the listeners of the cases on the device of another computer, where `ndharness agent` has this port. Both computers are on this
-    /// system, as prefixes of Wine.
-    #[arg(long = "beside", value_name = "PORT", required = false, requires = "buffers")]
-    port: u16,
+    /// Have the listeners of the cases on the device of another computer, where `ndharness agent` serves. Both computers are on this system, as
+    /// prefixes of Wine.
+    #[arg(long = "beside", value_name = "ADDRESS:PORT", required = false, requires = "buffers")]
+    agent: SocketAddr,
     /// A folder for the memory of the cases, which is made. The agent has to see it at the same place.
-    #[arg(long, value_name = "FOLDER", required = false, requires = "port")]
+    #[arg(long, value_name = "FOLDER", required = false, requires = "agent")]
     buffers: PathBuf,
 }
 
 /// Does what a program asks for that runs cases beside this one, and says where, until that has ended.
-pub(crate) fn listen(port: u16) -> anyhow::Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+pub(crate) fn listen(at: SocketAddr) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(at)?;
     println!("serving at {}", listener.local_addr()?);
     Ok(serve(listener, || Box::new(Device::new()))?)
 }
@@ -47,7 +47,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<Report> {
     shared::share(&remote.buffers).with_context(|| format!("cannot make {}", remote.buffers.display()))?;
     let folder = remote.buffers.to_str().context("the name of the folder is no text")?.to_owned();
-    let agent = SocketAddr::from((Ipv4Addr::LOCALHOST, remote.port));
+    let agent = remote.agent;
     let agent = Arc::new(Agent::connect(agent, folder).with_context(|| format!("cannot reach the agent at {agent}"))?);
     let boot = || -> (Box<dyn Transport>, Box<dyn Transport>) {
         (Box::new(Device::new()), Box::new(Other::boot(agent.clone())))
