@@ -17,6 +17,7 @@ use core::{
 };
 
 use ndk_abi::{
+    describe::ZeroInit,
     ndis::{
         NDIS_HANDLE, NDIS_PACKET_TYPE_ALL_MULTICAST, NDIS_PACKET_TYPE_BROADCAST, NDIS_PACKET_TYPE_DIRECTED,
         NDIS_PACKET_TYPE_MULTICAST, NDIS_PACKET_TYPE_PROMISCUOUS, NET_BUFFER, NET_BUFFER_LIST,
@@ -119,13 +120,15 @@ impl Cable {
         let vtep = Vtep::new(*vni, parameters.mac_address(), parameters.mtu() as usize, peers.clone());
         let length = (parameters.mtu() as usize).saturating_add(HEADER).saturating_add(header::HEADER);
         let transmit = Transmit::new(length, vtep.header())?;
-        let mut addresses = peers.iter().map(|(_, address)| SOCKADDR_INET::new((address, local.port()).into()));
-        let none = SOCKADDR_INET::new(*local);
+        let mut addresses = Slice::filled(peers.iter().count(), SOCKADDR_INET::ZERO)?;
+        for (place, (_, address)) in addresses.iter_mut().zip(peers.iter()) {
+            *place = SOCKADDR_INET::new((address, local.port()).into());
+        }
         let cable = Arc::try_new(Self {
             miniport: Handle(miniport),
             luid,
             local: *local,
-            peers: Slice::from_fn(peers.iter().count(), |_| addresses.next().unwrap_or(none))?,
+            peers: addresses,
             state: SpinLock::<_, Windows>::new(State { vtep, socket: None }),
             transmit,
             receive: Receive::new(miniport, length)?,
