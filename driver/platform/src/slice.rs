@@ -71,6 +71,18 @@ impl<T, P: Platform> Deref for Slice<T, P> {
     }
 }
 
+impl<T, P: Platform> AsRef<[T]> for Slice<T, P> {
+    fn as_ref(&self) -> &[T] {
+        self
+    }
+}
+
+impl<T, P: Platform> AsMut<[T]> for Slice<T, P> {
+    fn as_mut(&mut self) -> &mut [T] {
+        self
+    }
+}
+
 impl<T, P: Platform> DerefMut for Slice<T, P> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: `length` initialised elements, borrowed mutably with self.

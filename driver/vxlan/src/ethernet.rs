@@ -1,5 +1,7 @@
 //! The addresses of an Ethernet frame (IEEE 802.3).
 
+use core::net::IpAddr;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, byteorder::network_endian::U16};
 
 /// Bytes of [`EthernetHeader`].
@@ -11,6 +13,20 @@ pub const HEADER: usize = size_of::<EthernetHeader>();
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
+    /// The address of the station at the tunnel end `local`: locally administered, and the same after each start. Two tunnel ends have the
+    /// same one as seldom as two hashes of 40 bits are equal (FNV-1a of 64 bits, folded).
+    #[must_use]
+    pub fn of_tunnel_end(local: IpAddr) -> Self {
+        let octets = match local.to_canonical() {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            IpAddr::V6(address) => address.octets(),
+        };
+        let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        let hash = octets.iter().fold(0xcbf2_9ce4_8422_2325, fold);
+        let [.., a, b, c, d, e] = (hash ^ hash >> 40).to_be_bytes();
+        Self([0x02, a, b, c, d, e])
+    }
+
     /// Whether the address names a group of stations; broadcast is one.
     #[must_use]
     pub const fn is_group(self) -> bool {

@@ -7,10 +7,13 @@ use crate::{ethernet::MacAddress, peers::PeerIndex};
 
 /// Addresses, at most.
 pub const CAPACITY: usize = SETS * WAYS;
+/// Sets of the database.
+pub const SETS: usize = 64;
+/// A set with no address.
+pub const EMPTY: Set = [None; WAYS];
 /// Seconds after which an address is forgotten if its station has sent nothing: what Linux and 802.1Q have.
 pub const AGEING_SECONDS: u32 = 300;
 
-const SETS: usize = 64;
 const WAYS: usize = 4;
 
 /// A station, the peer behind which it is, and when it has last sent.
@@ -31,32 +34,32 @@ impl FdbEntry {
     }
 }
 
-type Set = [Option<FdbEntry>; WAYS];
+/// The places of the addresses with one hash.
+pub type Set = [Option<FdbEntry>; WAYS];
 
-/// The database.
+/// The database, in memory of the caller's.
 #[derive(Debug)]
-pub struct Fdb {
-    sets: [Set; SETS],
+pub struct Fdb<S> {
+    sets: S,
 }
 
-impl Default for Fdb {
-    fn default() -> Self {
-        Self { sets: [[None; WAYS]; SETS] }
+impl<S: AsRef<[Set]> + AsMut<[Set]>> Fdb<S> {
+    /// An empty database, if each of the [`SETS`] sets is [`EMPTY`].
+    pub const fn new(sets: S) -> Self {
+        Self { sets }
     }
-}
 
-impl Fdb {
     /// The peer behind which `address` is. `None`: unknown, or too old.
     #[must_use]
     pub fn lookup(&self, address: MacAddress, now: u32) -> Option<PeerIndex> {
-        let set = self.sets.get(set_of(address))?;
+        let set = self.sets.as_ref().get(set_of(address))?;
         let entry = set.iter().flatten().find(|entry| entry.address == address)?;
         (entry.age(now) < AGEING_SECONDS).then_some(entry.peer)
     }
 
     /// `peer` has sent a frame of `address`, which may have been behind another peer.
     pub fn learn(&mut self, address: MacAddress, peer: PeerIndex, now: u32) {
-        let Some(set) = self.sets.get_mut(set_of(address)) else { return };
+        let Some(set) = self.sets.as_mut().get_mut(set_of(address)) else { return };
         let known = set.iter().position(|entry| entry.is_some_and(|entry| entry.address == address));
         // An empty place is as old as can be.
         let age = |entry: &Option<FdbEntry>| entry.as_ref().map_or(u32::MAX, |entry| entry.age(now));
@@ -71,7 +74,7 @@ impl Fdb {
 
     /// The addresses that are not too old.
     pub fn entries(&self, now: u32) -> impl Iterator<Item = FdbEntry> + '_ {
-        self.sets.iter().flatten().flatten().copied().filter(move |entry| entry.age(now) < AGEING_SECONDS)
+        self.sets.as_ref().iter().flatten().flatten().copied().filter(move |entry| entry.age(now) < AGEING_SECONDS)
     }
 }
 

@@ -22,7 +22,7 @@ impl PeerIndex {
 pub enum Refusal<'a> {
     /// Not an IP address.
     NotAnAddress(&'a str),
-    /// Unspecified, broadcast or a group: not the address of one machine.
+    /// Unspecified, broadcast, a group or link-local of IPv6, which needs an interface besides: not the address of one machine.
     NotOneMachine(IpAddr),
     /// Not of the family of the address before it.
     OtherFamily(IpAddr),
@@ -53,7 +53,8 @@ impl Peers {
 
     fn check(&self, address: IpAddr) -> Result<(), Refusal<'static>> {
         let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
-        if address.is_unspecified() || address.is_multicast() || is_broadcast {
+        let is_link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+        if address.is_unspecified() || address.is_multicast() || is_broadcast || is_link_local {
             return Err(Refusal::NotOneMachine(address));
         }
         if self.iter().any(|(_, other)| other.is_ipv4() != address.is_ipv4()) {

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use crate::{
     ethernet::{self, EthernetHeader, MacAddress},
-    fdb::Fdb,
+    fdb::{Fdb, Set},
     header::{self, Vni},
     peers::{PeerIndex, Peers},
 };
@@ -42,21 +42,32 @@ pub enum Destination {
     All,
 }
 
+impl Destination {
+    /// Whether the frame goes to the peer with this place in the list.
+    #[must_use]
+    pub fn is(self, place: usize) -> bool {
+        match self {
+            Self::One(peer) => peer.get() == place,
+            Self::All => true,
+        }
+    }
+}
+
 /// A tunnel end.
 #[derive(Debug)]
-pub struct Vtep {
+pub struct Vtep<S> {
     vni: Vni,
     adapter: MacAddress,
     longest_frame: usize,
     peers: Peers,
-    fdb: Fdb,
+    fdb: Fdb<S>,
 }
 
-impl Vtep {
+impl<S: AsRef<[Set]> + AsMut<[Set]>> Vtep<S> {
     /// `adapter`: the adapter's address; `mtu`: bytes of a frame's payload, at most.
     #[must_use]
-    pub fn new(vni: Vni, adapter: MacAddress, mtu: usize, peers: Peers) -> Self {
-        Self { vni, adapter, longest_frame: mtu.saturating_add(ethernet::HEADER), peers, fdb: Fdb::default() }
+    pub fn new(vni: Vni, adapter: MacAddress, mtu: usize, peers: Peers, fdb: Fdb<S>) -> Self {
+        Self { vni, adapter, longest_frame: mtu.saturating_add(ethernet::HEADER), peers, fdb }
     }
 
     /// The header to put before each frame.
@@ -112,7 +123,7 @@ impl Vtep {
 
     /// The forwarding database.
     #[must_use]
-    pub const fn fdb(&self) -> &Fdb {
+    pub const fn fdb(&self) -> &Fdb<S> {
         &self.fdb
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use proptest::prelude::*;
 use vxlan::ethernet::{EthernetHeader, MacAddress};
-use vxlan::fdb::{AGEING_SECONDS, CAPACITY, Fdb};
+use vxlan::fdb::{AGEING_SECONDS, CAPACITY, EMPTY, Fdb, SETS, Set};
 use vxlan::header::{self, Vni};
 use vxlan::peers::{MAX_PEERS, PeerIndex, Peers, Refusal};
 use vxlan::vtep::{Destination, Dropped, Vtep};
@@ -29,8 +29,12 @@ fn index(place: usize) -> PeerIndex {
     peers().iter().nth(place).unwrap().0
 }
 
-fn vtep() -> Vtep {
-    Vtep::new(Vni::new(7).unwrap(), ADAPTER, MTU, peers())
+fn fdb() -> Fdb<Vec<Set>> {
+    Fdb::new(vec![EMPTY; SETS])
+}
+
+fn vtep() -> Vtep<Vec<Set>> {
+    Vtep::new(Vni::new(7).unwrap(), ADAPTER, MTU, peers(), fdb())
 }
 
 fn frame(destination: MacAddress, source: MacAddress, payload: usize) -> Vec<u8> {
@@ -56,7 +60,7 @@ fn the_header_is_that_of_rfc_7348() {
 #[test]
 fn a_station_is_found_behind_the_peer_that_sent_its_frames() {
     let mut vtep = vtep();
-    let to = |vtep: &Vtep, station, now| vtep.destination(&frame(station, ADAPTER, 46), 60, now);
+    let to = |vtep: &Vtep<Vec<Set>>, station, now| vtep.destination(&frame(station, ADAPTER, 46), 60, now);
     assert_eq!(to(&vtep, STATION, 0), Ok(Destination::All), "unknown");
     let hello = frame(BROADCAST, STATION, 46);
     assert_eq!(vtep.decapsulate(ip("192.0.2.2"), &datagram(7, &hello), 0), Ok(&hello[..]));
@@ -118,7 +122,7 @@ fn lists_of_peers() {
 
 #[test]
 fn a_flood_of_addresses_displaces_the_oldest_and_no_more() {
-    let mut fdb = Fdb::default();
+    let mut fdb = self::fdb();
     for number in 0..100_000_u32 {
         let [_, a, b, c] = number.to_be_bytes();
         fdb.learn(MacAddress([2, 1, 1, a, b, c]), index(0), number / 1000);
@@ -139,7 +143,7 @@ proptest! {
     /// Of few stations the database knows all, as a map does.
     #[test]
     fn the_database_is_a_map(frames in prop::collection::vec((0u8..4, 0usize..2, 0u32..200), 0..200)) {
-        let (mut fdb, mut map, mut now) = (Fdb::default(), HashMap::new(), u32::MAX - 5000);
+        let (mut fdb, mut map, mut now) = (self::fdb(), HashMap::new(), u32::MAX - 5000);
         let address = |station| MacAddress([2, 0, 0, 0, 0, station]);
         for (station, peer, later) in frames {
             now = now.wrapping_add(later);
@@ -163,4 +167,15 @@ proptest! {
             prop_assert_eq!(vtep.fdb().lookup(source, 0), Some(index(0)));
         }
     }
+}
+
+#[test]
+fn tunnel_ends_have_addresses_of_their_own() {
+    let ends = ["192.0.2.1", "192.0.2.2", "10.0.2.1", "2001:db8:1::1", "2001:db8:2::1"].map(ip);
+    let addresses = ends.map(MacAddress::of_tunnel_end);
+    for (place, address) in addresses.iter().enumerate() {
+        assert!(address.0[0] == 2 && !address.is_group(), "{address:?} is not locally administered");
+        assert!(!addresses[..place].contains(address), "{address:?} twice");
+    }
+    assert_eq!(MacAddress::of_tunnel_end(ip("::ffff:192.0.2.1")), addresses[0]);
 }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use vxlan::fdb::{EMPTY, Fdb, SETS, Set};
 use vxlan::header::{self, Vni};
 use vxlan::peers::Peers;
 use vxlan::vtep::{Destination, Dropped, Vtep};
@@ -20,7 +21,7 @@ const LONGEST: usize = 0x1_0000;
 struct Relay<'a> {
     tap: &'a Tap,
     socket: UdpSocket,
-    vtep: Mutex<Vtep>,
+    vtep: Mutex<Vtep<Vec<Set>>>,
     /// Frames by what became of them.
     counts: Mutex<BTreeMap<String, u64>>,
     start: Instant,
@@ -31,7 +32,7 @@ pub(crate) fn run(tap: &Tap, local: SocketAddr, vni: Vni, mtu: usize, peers: Pee
     let relay = Relay {
         tap,
         socket: UdpSocket::bind(local).with_context(|| format!("cannot bind to {local}"))?,
-        vtep: Mutex::new(Vtep::new(vni, tap.address, mtu, peers)),
+        vtep: Mutex::new(Vtep::new(vni, tap.address, mtu, peers, Fdb::new(vec![EMPTY; SETS]))),
         counts: Mutex::default(),
         start: Instant::now(),
     };
