@@ -8,11 +8,11 @@ use ndk_abi::{
     ndis::{
         IF_TYPE_ETHERNET_CSMACD, MediaConnectStateConnected, MediaConnectStateDisconnected, MediaDuplexStateFull,
         NDIS_HANDLE, NDIS_LINK_STATE, NDIS_LINK_STATE_REVISION_1, NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA,
-        NDIS_MAC_OPTION_NO_LOOPBACK, NDIS_MAC_OPTION_TRANSFERS_NOT_PEND, NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
-        NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2, NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES,
-        NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1, NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES,
-        NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_1, NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM,
-        NDIS_MINIPORT_ATTRIBUTES_NO_OID_INTERCEPT_ON_NONDEFAULT_PORTS, NDIS_MINIPORT_ATTRIBUTES_NO_PAUSE_ON_SUSPEND,
+        NDIS_MAC_OPTION_NO_LOOPBACK, NDIS_MAC_OPTION_TRANSFERS_NOT_PEND, NDIS_MEDIA_CONNECT_STATE,
+        NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
+        NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
+        NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_1,
+        NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM, NDIS_MINIPORT_ATTRIBUTES_NO_OID_INTERCEPT_ON_NONDEFAULT_PORTS,
         NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK, NDIS_NDK_CAPABILITIES, NDIS_NDK_CAPABILITIES_REVISION_1,
         NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
         NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_NDK_ATTRIBUTES, NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES,
@@ -98,7 +98,6 @@ pub(crate) fn register(miniport: NDIS_HANDLE, context: *mut c_void, passive: &Pa
         MiniportAdapterContext: context,
         AttributeFlags: NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM
             | NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK
-            | NDIS_MINIPORT_ATTRIBUTES_NO_PAUSE_ON_SUSPEND
             | NDIS_MINIPORT_ATTRIBUTES_NO_OID_INTERCEPT_ON_NONDEFAULT_PORTS,
         InterfaceType: NdisInterfacePNPBus,
         ..NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES::ZERO
@@ -115,6 +114,7 @@ pub(crate) fn set_general(
     supported_oids: &'static [u32],
     passive: &Passive<'_>,
 ) -> Result<(), NDIS_STATUS> {
+    let (state, speed) = link(connected);
     let mut address = [0; 32];
     address.iter_mut().zip(mac).for_each(|(to, from)| *to = from);
     let mut attributes = NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES {
@@ -127,10 +127,10 @@ pub(crate) fn set_general(
         PhysicalMediumType: NdisPhysicalMedium802_3,
         MtuSize: mtu,
         MaxXmitLinkSpeed: LINK_SPEED,
-        XmitLinkSpeed: LINK_SPEED,
+        XmitLinkSpeed: speed,
         MaxRcvLinkSpeed: LINK_SPEED,
-        RcvLinkSpeed: LINK_SPEED,
-        MediaConnectState: if connected { MediaConnectStateConnected } else { MediaConnectStateDisconnected },
+        RcvLinkSpeed: speed,
+        MediaConnectState: state,
         MediaDuplexState: MediaDuplexStateFull,
         LookaheadSize: mtu,
         MacOptions: NDIS_MAC_OPTION_COPY_LOOKAHEAD_DATA
@@ -155,18 +155,26 @@ pub(crate) fn set_general(
     set(miniport, (&raw mut attributes).cast(), passive)
 }
 
-/// Tells NDIS that the link is up. IRQL <= DISPATCH.
-pub(crate) fn indicate_link(miniport: NDIS_HANDLE) {
+/// The state and the speed of a link that is up, or down.
+fn link(connected: bool) -> (NDIS_MEDIA_CONNECT_STATE, u64) {
+    /// `NDIS_LINK_SPEED_UNKNOWN`.
+    const UNKNOWN: u64 = u64::MAX;
+    if connected { (MediaConnectStateConnected, LINK_SPEED) } else { (MediaConnectStateDisconnected, UNKNOWN) }
+}
+
+/// Tells NDIS that the link is up, or down. IRQL <= DISPATCH.
+pub(crate) fn indicate_link(miniport: NDIS_HANDLE, connected: bool) {
+    let (connect_state, speed) = link(connected);
     let mut state = NDIS_LINK_STATE {
         Header: NDIS_OBJECT_HEADER::new(
             NDIS_OBJECT_TYPE_DEFAULT,
             NDIS_LINK_STATE_REVISION_1,
             NDIS_SIZEOF_LINK_STATE_REVISION_1,
         ),
-        MediaConnectState: MediaConnectStateConnected,
+        MediaConnectState: connect_state,
         MediaDuplexState: MediaDuplexStateFull,
-        XmitLinkSpeed: LINK_SPEED,
-        RcvLinkSpeed: LINK_SPEED,
+        XmitLinkSpeed: speed,
+        RcvLinkSpeed: speed,
         ..NDIS_LINK_STATE::new_zeroed()
     };
     let mut indication = NDIS_STATUS_INDICATION {

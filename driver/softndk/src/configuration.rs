@@ -18,7 +18,7 @@ use ndk_abi::{
     wdm::UNICODE_STRING,
 };
 use platform::{Passive, Slice};
-use vxlan::{header::Vni, peers::Peers};
+use vxlan::{ethernet::MacAddress, header::Vni, peers::Peers};
 
 use crate::{
     attributes::ETHERNET_HEADER,
@@ -69,7 +69,8 @@ pub(crate) struct Configuration {
 }
 
 /// Reads the configuration of an adapter. NDIS_STATUS_INVALID_DATA: `Addresses` is not a list of IP addresses, `Groups` is not a list of
-/// SIDs, or the cable's parameters are not what [`parse_cable`] says.
+/// SIDs, or the cable's parameters are not what [`parse_cable`] says. Not inlined, as `Cable::new`.
+#[inline(never)]
 pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Configuration, NDIS_STATUS> {
     let key = Key::open(miniport, passive)?;
     let mtu = number!(key, keywords::JUMBO_PACKET).saturating_sub(ETHERNET_HEADER);
@@ -198,7 +199,9 @@ fn parse_cable(key: &Key, mtu: u32) -> Result<Option<cable::Parameters>, NDIS_ST
     let text = core::str::from_utf8(&ascii).ok().filter(|_| !failed).ok_or(invalid)?;
     let peers = Peers::parse(text).map_err(|_| invalid)?;
     let local = elements(key.string(wide!(keywords::CABLE_LOCAL))).next().and_then(parse_address).ok_or(invalid)?;
-    if !peers.may_have(local) {
+    let local = local.to_canonical();
+    let own = MacAddress::of_tunnel_end(local);
+    if !peers.may_have(local) || peers.iter().any(|(_, peer)| MacAddress::of_tunnel_end(peer) == own) {
         return Err(invalid);
     }
     let port = u16::try_from(number!(key, keywords::CABLE_PORT)).map_err(|_| invalid)?;

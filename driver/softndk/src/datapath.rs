@@ -19,7 +19,7 @@ use ndk_abi::{
         STATUS_SUCCESS,
     },
 };
-use platform::Passive;
+use platform::{Arc, Passive};
 use vxlan::ethernet::HEADER;
 
 use crate::{
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "system" fn send(
     while let Some(list) = unsafe { next.as_mut() } {
         list.Status = if running {
             // SAFETY: a list of the chain.
-            unsafe { send_list(list, cable.as_deref(), adapter.mtu(), &mut sent) }
+            unsafe { send_list(list, cable.as_ref(), adapter.mtu(), &mut sent) }
         } else {
             NDIS_STATUS_PAUSED
         };
@@ -68,7 +68,12 @@ pub(crate) unsafe extern "system" fn send(
 ///
 /// # Safety
 /// `list` and its frames are valid, and this driver owns them until it completes the list.
-unsafe fn send_list(list: &NET_BUFFER_LIST, cable: Option<&Cable>, mtu: u32, sent: &mut Frames) -> NDIS_STATUS {
+unsafe fn send_list(
+    list: &NET_BUFFER_LIST,
+    cable: Option<&Arc<Cable, Windows>>,
+    mtu: u32,
+    sent: &mut Frames,
+) -> NDIS_STATUS {
     let mut status = STATUS_SUCCESS;
     let mut frame = list.FirstNetBuffer;
     while !frame.is_null() {
@@ -87,7 +92,12 @@ unsafe fn send_list(list: &NET_BUFFER_LIST, cable: Option<&Cable>, mtu: u32, sen
 ///
 /// # Safety
 /// `frame` is valid, and this driver owns it until it completes the frame's list.
-unsafe fn send_frame(frame: *mut NET_BUFFER, cable: Option<&Cable>, mtu: u32, sent: &mut Frames) -> NDIS_STATUS {
+unsafe fn send_frame(
+    frame: *mut NET_BUFFER,
+    cable: Option<&Arc<Cable, Windows>>,
+    mtu: u32,
+    sent: &mut Frames,
+) -> NDIS_STATUS {
     // SAFETY: valid, by contract.
     let length = unsafe { (*frame).DataLength };
     if !(ETHERNET_HEADER..=mtu.saturating_add(ETHERNET_HEADER)).contains(&length) {
@@ -104,8 +114,8 @@ unsafe fn send_frame(frame: *mut NET_BUFFER, cable: Option<&Cable>, mtu: u32, se
     // SAFETY: the bytes, in the frame or in `storage`.
     let header = unsafe { header.cast::<[u8; HEADER]>().read() };
     if let Some(cable) = cable {
-        // SAFETY: by contract; the pause waits for the send handler.
-        if let Err(status) = unsafe { cable.send(frame, &header, length) } {
+        // SAFETY: by contract.
+        if let Err(status) = unsafe { Cable::send(cable, frame, &header, length) } {
             sent.discards = sent.discards.wrapping_add(1);
             return status;
         }

@@ -92,7 +92,7 @@ pub(crate) unsafe extern "system" fn halt(context: NDIS_HANDLE, _action: NDIS_HA
     let adapter = unsafe { Arc::<Adapter, Windows>::from_raw(context.cast_const().cast()) };
     adapter.rdma().stop(&passive);
     if let Some(cable) = adapter.take_cable() {
-        cable.close(&passive);
+        Cable::close(cable, &passive);
     }
     let parts = adapter.take_parts();
     if let Some(Parts { control, device, watch, .. }) = parts {

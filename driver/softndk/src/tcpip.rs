@@ -153,27 +153,53 @@ impl Interface {
     /// Gives the device the interface's usable addresses, and removes the device's others. Without the table or memory the device keeps its
     /// addresses.
     fn look(&self) {
-        let mut table = null_mut();
-        // SAFETY: an out parameter that outlives the call.
-        let status = unsafe { GetUnicastIpAddressTable(AF_UNSPEC, &raw mut table) };
-        if status != STATUS_SUCCESS {
-            return;
-        }
-        // SAFETY: on success TCP/IP gives a table.
-        let count = unsafe { (*table).count } as usize;
-        // SAFETY: within the table.
-        let first = unsafe { &raw const (*table).first };
-        // SAFETY: `count` rows follow, which no code writes until FreeMibTable.
-        let rows = unsafe { slice::from_raw_parts(first.cast::<Row>(), count) };
-        let held = || rows.iter().filter(|row| row.luid == self.luid && USABLE.contains(&row.dad_state));
-        let held = || held().filter_map(|row| row.address.socket_addr()).map(|address| address.ip());
-        let _without_memory_they_stay =
-            self.provider.retain_addresses(|address: IpAddr| held().any(|held| held == address));
-        for address in held() {
-            // The device refuses an address that no interface can have, or for which it has no memory.
-            let _added = self.provider.add_address(address);
-        }
-        // SAFETY: from GetUnicastIpAddressTable, freed once.
-        unsafe { FreeMibTable(table.cast()) };
+        with_usable_rows(|rows| {
+            let held = || rows.clone().filter(|row| row.luid == self.luid);
+            let held = || held().filter_map(|row| row.address.socket_addr()).map(|address| address.ip());
+            let _without_memory_they_stay =
+                self.provider.retain_addresses(|address: IpAddr| held().any(|held| held == address));
+            for address in held() {
+                // The device refuses an address that no interface can have, or for which it has no memory.
+                let _added = self.provider.add_address(address);
+            }
+        });
+    }
+}
+
+/// Whether another interface than `luid` has this address now. `None`: TCP/IP does not give its table. PASSIVE_LEVEL.
+pub(crate) fn has_address(address: IpAddr, luid: u64, _passive: &Passive<'_>) -> Option<bool> {
+    let is_it = |row: &Row| row.luid != luid && row.address.socket_addr().is_some_and(|held| held.ip() == address);
+    with_usable_rows(|mut rows| rows.any(is_it))
+}
+
+/// Calls `look` with the rows of TCP/IP's table whose addresses are usable. `None`: TCP/IP does not give its table.
+fn with_usable_rows<R>(look: impl FnOnce(Usable<'_>) -> R) -> Option<R> {
+    let mut table = null_mut();
+    // SAFETY: an out parameter that outlives the call.
+    let status = unsafe { GetUnicastIpAddressTable(AF_UNSPEC, &raw mut table) };
+    if status != STATUS_SUCCESS {
+        return None;
+    }
+    // SAFETY: on success TCP/IP gives a table.
+    let count = unsafe { (*table).count } as usize;
+    // SAFETY: within the table.
+    let first = unsafe { &raw const (*table).first };
+    // SAFETY: `count` rows follow, which no code writes until FreeMibTable.
+    let rows = unsafe { slice::from_raw_parts(first.cast::<Row>(), count) };
+    let result = look(Usable(rows.iter()));
+    // SAFETY: from GetUnicastIpAddressTable, freed once.
+    unsafe { FreeMibTable(table.cast()) };
+    Some(result)
+}
+
+/// The rows whose addresses are usable.
+#[derive(Clone)]
+struct Usable<'a>(slice::Iter<'a, Row>);
+
+impl<'a> Iterator for Usable<'a> {
+    type Item = &'a Row;
+
+    fn next(&mut self) -> Option<&'a Row> {
+        self.0.find(|row| USABLE.contains(&row.dad_state))
     }
 }

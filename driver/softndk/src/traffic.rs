@@ -156,7 +156,7 @@ impl Traffic {
 
     /// Ends what `begin` began, in part or whole. The last end completes a pause that waits. IRQL <= DISPATCH.
     pub(crate) fn end(&self, frames: u32) {
-        if frames != 0 && self.state.fetch_sub(frames, Ordering::Release) == PAUSED.wrapping_add(frames) {
+        if frames != 0 && self.state.fetch_sub(frames, Ordering::AcqRel) == PAUSED.wrapping_add(frames) {
             // SAFETY: MiniportPause returns STATUS_PENDING, and only one thread sees the count reach 0 after that.
             unsafe { ndis::NdisMPauseComplete(self.miniport.0) };
         }

@@ -1,8 +1,9 @@
 //! The cable: the adapter's Ethernet frames to and from other machines, in UDP datagrams (VXLAN, RFC 7348; crate `vxlan`).
 //!
-//! `transmit` copies each frame behind a VXLAN header, and gives the datagram to Winsock Kernel, for each peer that is to have it. `receive` copies
-//! the frame of each datagram into a list of NDIS's, and indicates it. The adapter has a cable if its parameters name peers. The cable's socket is
-//! bound to `CableLocal`; the link is down until an interface of this machine has that address.
+//! `transmit` copies each frame behind a VXLAN header and queues the datagram, for each peer that is to have it. `receive` copies the frame of each
+//! datagram into a list of NDIS's, and queues the list. A run of the cable's deferred call gives the datagrams to Winsock Kernel, and indicates the
+//! lists. The adapter has a cable if its parameters name peers. The cable's socket is bound to `CableLocal`; the link is up while another interface
+//! of this machine has that address (`opener`).
 #![expect(unsafe_code, reason = "frames of NDIS, and the callback of Winsock Kernel")]
 
 mod opener;
@@ -26,18 +27,17 @@ use ndk_abi::{
     status::{NDIS_STATUS, NDIS_STATUS_MEDIA_DISCONNECTED, NDIS_STATUS_RESOURCES, NTSTATUS, STATUS_SUCCESS},
     wsk::{WSK_CLIENT_DATAGRAM_DISPATCH, WSK_DATAGRAM_INDICATION},
 };
-use platform::{Arc, Deferred, Dispatch, OutOfMemory, Passive, RunDeferred, Slice, SpinLock};
+use platform::{Arc, Deferred, Dispatch, Event, OutOfMemory, Passive, RunDeferred, RunTimer, Slice, SpinLock, Timer};
 use vxlan::{
-    ethernet::{HEADER, MacAddress},
+    ethernet::{EthernetHeader, HEADER, MacAddress},
+    fdb::{EMPTY, Fdb, SETS, Set},
     header::{self, Vni},
     peers::Peers,
-    vtep::{Destination, Vtep},
+    vtep::Vtep,
 };
 use wdk_sys::ntddk::KeQueryUnbiasedInterruptTime;
 
 use crate::{
-    attributes, events,
-    ndis::Handle,
     platform::Windows,
     traffic::{Frames, Kind, Traffic},
     wsk::datagram::DatagramSocket,
@@ -45,6 +45,9 @@ use crate::{
 use opener::Opener;
 use receive::Receive;
 use transmit::Transmit;
+
+/// Datagrams that one run gives to Winsock Kernel.
+const SENDS_PER_RUN: usize = 64;
 
 /// Bytes in an IPv4 and in an IPv6 header, and in a UDP header.
 const IPV4: u32 = 20;
@@ -69,47 +72,58 @@ impl Parameters {
         self.underlay_mtu.saturating_sub(around)
     }
 
-    /// The adapter's address: locally administered, and made of `CableLocal`, as two machines of one image have the same index in their NET_LUIDs.
+    /// The adapter's address: not made of the NET_LUID's index, which is the same on two machines of one image.
     pub(crate) fn mac_address(&self) -> MacAddress {
-        let [a, b, c] = match self.local.ip() {
-            IpAddr::V4(address) => {
-                let [_, a, b, c] = address.octets();
-                [a, b, c]
-            }
-            IpAddr::V6(address) => {
-                let [.., a, b, c] = address.octets();
-                [a, b, c]
-            }
-        };
-        MacAddress([0x02, b'N', b'D', a, b, c])
+        MacAddress::of_tunnel_end(self.local.ip())
     }
 }
 
 /// The cable of an adapter.
 pub(crate) struct Cable {
-    miniport: Handle,
-    luid: u64,
-    local: SocketAddr,
-    /// By their places in the list.
+    /// The peers, by their places in the list.
     peers: Slice<SOCKADDR_INET, Windows>,
     state: SpinLock<State, Windows>,
     transmit: Transmit,
     receive: Receive,
     traffic: Arc<Traffic, Windows>,
     opener: Opener,
-    /// Indicates the queued frames.
     deferred: Deferred<Windows>,
+    timer: Timer<Windows>,
+    /// Dropped last.
+    gone: Signal,
 }
 
 struct State {
-    vtep: Vtep,
-    socket: Option<DatagramSocket>,
+    vtep: Vtep<Slice<Set, Windows>>,
+    socket: Option<Arc<Socket, Windows>>,
+}
+
+/// The socket, while a run may use it.
+struct Socket {
+    kernel: DatagramSocket,
+    unused: Signal,
+}
+
+/// Signals its event when it is dropped.
+struct Signal(Arc<Event<Windows>, Windows>);
+
+impl Signal {
+    fn new() -> Result<Self, OutOfMemory> {
+        Ok(Self(Event::new()?))
+    }
+}
+
+impl Drop for Signal {
+    fn drop(&mut self) {
+        self.0.set();
+    }
 }
 
 static CALLBACKS: WSK_CLIENT_DATAGRAM_DISPATCH = WSK_CLIENT_DATAGRAM_DISPATCH { WskReceiveFromEvent: Some(received) };
 
 impl Cable {
-    /// A cable without a socket.
+    /// A cable without a socket. Not inlined: its frame would be on the stack of all that the initialisation calls.
+    #[inline(never)]
     pub(crate) fn new(
         miniport: NDIS_HANDLE,
         luid: u64,
@@ -117,7 +131,8 @@ impl Cable {
         traffic: Arc<Traffic, Windows>,
     ) -> Result<Arc<Self, Windows>, OutOfMemory> {
         let Parameters { peers, local, vni, .. } = parameters;
-        let vtep = Vtep::new(*vni, parameters.mac_address(), parameters.mtu() as usize, peers.clone());
+        let fdb = Fdb::new(Slice::filled(SETS, EMPTY)?);
+        let vtep = Vtep::new(*vni, parameters.mac_address(), parameters.mtu() as usize, peers.clone(), fdb);
         let length = (parameters.mtu() as usize).saturating_add(HEADER).saturating_add(header::HEADER);
         let transmit = Transmit::new(length, vtep.header())?;
         let mut addresses = Slice::filled(peers.iter().count(), SOCKADDR_INET::ZERO)?;
@@ -125,90 +140,137 @@ impl Cable {
             *place = SOCKADDR_INET::new((address, local.port()).into());
         }
         let cable = Arc::try_new(Self {
-            miniport: Handle(miniport),
-            luid,
-            local: *local,
             peers: addresses,
             state: SpinLock::<_, Windows>::new(State { vtep, socket: None }),
             transmit,
             receive: Receive::new(miniport, length)?,
             traffic,
-            opener: Opener::new(miniport)?,
+            opener: Opener::new(miniport, luid, *local)?,
             deferred: Deferred::default(),
+            timer: Timer::default(),
+            gone: Signal::new()?,
         })?;
         Deferred::initialize(&cable);
+        Timer::initialize(&cable);
         Ok(cable)
     }
 
-    /// Has the socket made once this machine has the address. Called in the initialisation and in restarts: TCP/IP may refuse before it has started.
+    /// Has the socket made once this machine has the address. Called in the initialisation and in restarts.
     pub(crate) fn start(this: &Arc<Self, Windows>, passive: &Passive<'_>) {
-        // SAFETY: the adapter keeps the cable until `close` has returned.
-        if let Err(status) = unsafe { this.opener.start(Arc::as_ptr(this), passive) } {
-            events::cable_down(this.luid, this.local, status);
-        }
+        Opener::start(this, passive);
+    }
+
+    /// Closes the cable, and waits until no other thread has it. The adapter is paused, and not restarted after this.
+    pub(crate) fn close(this: Arc<Self, Windows>, passive: &Passive<'_>) {
+        Opener::stop(&this, passive);
+        this.close_socket(passive);
+        Deferred::schedule(&this);
+        this.transmit.drain(passive);
+        let gone = this.gone.0.clone();
+        drop(this);
+        // A run, or a thread that has sent or returned frames, may have the cable still: NDIS's objects in it go before the adapter.
+        gone.wait(passive);
     }
 
     fn is_open(&self) -> bool {
         self.state.lock().socket.is_some()
     }
 
-    /// Makes the socket, if there is none. Only the opener's work item calls this.
-    fn open(&self, passive: &Passive<'_>) {
-        if self.is_open() {
-            return;
-        }
+    /// Makes the socket.
+    fn open_socket(&self, local: SocketAddr, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+        let unused = Signal::new().map_err(|_| NDIS_STATUS_RESOURCES)?;
         // The callback's context is the cable, in its `Arc`.
         let context = (&raw const *self).cast_mut().cast();
         // SAFETY: the adapter keeps the cable until `close` has returned.
-        match unsafe { DatagramSocket::open(self.local, &CALLBACKS, context, passive) } {
+        let kernel = unsafe { DatagramSocket::open(local, &CALLBACKS, context, passive) }?;
+        match Arc::try_new(Socket { kernel, unused }) {
             Ok(socket) => {
                 self.state.lock().socket = Some(socket);
-                attributes::indicate_link(self.miniport.0);
-                events::cable_up(self.luid, self.local);
+                Ok(())
             }
-            Err(status) => events::cable_down(self.luid, self.local, status),
+            Err(_) => {
+                // SAFETY: no other thread knows the socket.
+                unsafe { kernel.close(passive) };
+                Err(NDIS_STATUS_RESOURCES)
+            }
         }
     }
 
-    /// Closes the socket. The adapter is paused, and not restarted after this: no thread sends, and no list is with NDIS.
-    pub(crate) fn close(&self, passive: &Passive<'_>) {
-        self.opener.stop(passive);
+    /// Closes the socket, if there is one.
+    fn close_socket(&self, passive: &Passive<'_>) {
         let socket = self.state.lock().socket.take();
-        if let Some(socket) = socket {
-            // SAFETY: no thread sends, by contract.
-            unsafe { socket.close(passive) };
-        }
-        self.transmit.drain(passive);
+        let Some(socket) = socket else { return };
+        let (kernel, unused) = (socket.kernel, socket.unused.0.clone());
+        drop(socket);
+        // A run may use the socket still.
+        unused.wait(passive);
+        // SAFETY: no run uses the socket, and none gets it any more.
+        unsafe { kernel.close(passive) };
     }
 
-    /// Sends a frame of `length` bytes to the peers that are to have it. NDIS_STATUS_MEDIA_DISCONNECTED: the link is down; NDIS_STATUS_RESOURCES:
-    /// the frame was dropped. IRQL <= DISPATCH.
+    /// Queues a frame of `length` bytes for the peers that are to have it. NDIS_STATUS_MEDIA_DISCONNECTED: the link is down;
+    /// NDIS_STATUS_RESOURCES: the frame was dropped. IRQL <= DISPATCH.
     ///
     /// # Safety
-    /// `frame` is valid, and this driver owns it; a pause of the adapter waits for the return.
+    /// `frame` is valid, and this driver owns it.
     pub(crate) unsafe fn send(
-        &self,
+        this: &Arc<Self, Windows>,
         frame: *mut NET_BUFFER,
         start: &[u8; HEADER],
         length: u32,
     ) -> Result<(), NDIS_STATUS> {
         let length = length as usize;
-        let state = self.state.lock();
+        let state = this.state.lock();
         let destination = state.vtep.destination(start, length, seconds());
-        let socket = state.socket;
+        let is_open = state.socket.is_some();
         drop(state);
-        let socket = socket.ok_or(NDIS_STATUS_MEDIA_DISCONNECTED)?;
-        let destination = destination.map_err(|_| NDIS_STATUS_RESOURCES)?;
-        let peers = match destination {
-            Destination::One(peer) => self.peers.get(peer.get()..).and_then(|peers| peers.get(..1)).unwrap_or_default(),
-            Destination::All => &self.peers,
-        };
-        let mut is_sent = false;
-        for peer in peers {
-            // SAFETY: the frame by contract; the socket is closed, and the slots are freed, only after a pause.
-            is_sent |= unsafe { self.transmit.send(socket, frame, length, peer) }.is_ok();
+        if !is_open {
+            return Err(NDIS_STATUS_MEDIA_DISCONNECTED);
         }
-        if is_sent { Ok(()) } else { Err(NDIS_STATUS_RESOURCES) }
+        let destination = destination.map_err(|_| NDIS_STATUS_RESOURCES)?;
+        let mut is_queued = false;
+        for place in (0..this.peers.len()).filter(|place| destination.is(*place)) {
+            // SAFETY: by contract.
+            is_queued |= unsafe { this.transmit.queue(frame, length, place) };
+        }
+        if !is_queued {
+            return Err(NDIS_STATUS_RESOURCES);
+        }
+        Deferred::schedule(this);
+        Ok(())
+    }
+
+    /// Gives queued datagrams to WSK, or drops them if there is no socket.
+    fn transmit(this: &Arc<Self, Windows>) {
+        let socket = this.state.lock().socket.clone();
+        for _ in 0..SENDS_PER_RUN {
+            let Some(datagram) = this.transmit.next() else { return };
+            match (&socket, this.peers.get(datagram.to)) {
+                // SAFETY: `socket` keeps the socket open; `close` drains the slots.
+                (Some(socket), Some(to)) => unsafe { datagram.send(socket.kernel, to) },
+                _ => datagram.discard(),
+            }
+        }
+        if !this.transmit.is_empty() {
+            Deferred::schedule(this);
+        }
+    }
+
+    /// Indicates the queued lists: at most all that there are.
+    fn indicate(&self) {
+        let chain = self.receive.queued();
+        let count = chain.count();
+        if count == 0 {
+            return;
+        }
+        // NDIS may return the last list within the indication, which a pause has to wait for too.
+        self.traffic.hold();
+        let free = if self.traffic.is_paused() { Some(chain) } else { self.receive.indicate(chain) };
+        if let Some(chain) = free {
+            self.receive.free(chain);
+            self.traffic.end(count);
+        }
+        self.traffic.end(1);
     }
 
     /// Takes lists back that NDIS returns. IRQL <= DISPATCH.
@@ -223,11 +285,18 @@ impl Cable {
         self.traffic.end(count);
     }
 
-    /// Queues the frame of a datagram for an indication, or drops it.
+    /// Queues the frame of a datagram for an indication, or drops it. A stranger's datagram takes nothing.
     ///
     /// # Safety
     /// WSK indicates `datagram` now.
     unsafe fn take(this: &Arc<Self, Windows>, datagram: &WSK_DATAGRAM_INDICATION, now: u32) {
+        // SAFETY: an address of WSK's, by contract.
+        let from = unsafe { ip_address(datagram.RemoteAddress) };
+        let is_peer = |from: &IpAddr| {
+            let mut peers = this.peers.iter().filter_map(SOCKADDR_INET::socket_addr);
+            peers.any(|peer| peer.ip() == *from)
+        };
+        let Some(from) = from.map(|from| from.to_canonical()).filter(is_peer) else { return };
         if !this.traffic.begin(1) {
             return;
         }
@@ -237,18 +306,16 @@ impl Cable {
             Some(mut taken) => {
                 // SAFETY: by contract.
                 let bytes = unsafe { this.receive.fill(&mut taken, &datagram.Buffer) };
-                // SAFETY: an address of WSK's, by contract.
-                let from = unsafe { ip_address(datagram.RemoteAddress) };
-                let frame = bytes.zip(from).and_then(|(bytes, from)| {
+                let frame = bytes.and_then(|bytes| {
                     let mut state = this.state.lock();
                     let frame = state.vtep.decapsulate(from, bytes, now).ok()?;
-                    Some((frame.len(), Kind::of(*frame.first_chunk()?)))
+                    Some((frame.len(), EthernetHeader::of(frame)?))
                 });
-                match frame {
-                    Some((length, kind)) if this.wants(kind) => {
+                match frame.map(|(length, header)| (length, header, Kind::of(header.destination.0))) {
+                    Some((length, header, kind)) if this.wants(kind) => {
                         received.count(kind, length as u64);
                         this.traffic.received.add(&received);
-                        this.receive.queue(taken, length);
+                        this.receive.queue(taken, length, header.ether_type);
                         return Deferred::schedule(this);
                     }
                     Some(_) => {}
@@ -278,21 +345,19 @@ impl RunDeferred<Windows> for Cable {
         &self.deferred
     }
 
-    /// Indicates what is queued: at most all lists that there are.
     fn run(this: &Arc<Self, Windows>, _: &Dispatch<'_>) {
-        let chain = this.receive.queued();
-        let count = chain.count();
-        if count == 0 {
-            return;
-        }
-        // NDIS may return the last list within the indication, which a pause has to wait for too.
-        this.traffic.hold();
-        let free = if this.traffic.is_paused() { Some(chain) } else { this.receive.indicate(chain) };
-        if let Some(chain) = free {
-            this.receive.free(chain);
-            this.traffic.end(count);
-        }
-        this.traffic.end(1);
+        this.indicate();
+        Self::transmit(this);
+    }
+}
+
+impl RunTimer<Windows> for Cable {
+    fn timer(&self) -> &Timer<Windows> {
+        &self.timer
+    }
+
+    fn expired(this: &Arc<Self, Windows>) {
+        Opener::queue(this);
     }
 }
 
@@ -305,8 +370,12 @@ unsafe extern "system" fn received(
     // SAFETY: the cable, by contract of `open`, without a reference for this call: the adapter has one until the socket is closed.
     let cable = unsafe { Arc::<Cable, Windows>::from_raw(context.cast_const().cast()) };
     let cable = ManuallyDrop::new(cable);
+    if next.is_null() {
+        // WSK wants the socket closed.
+        Opener::socket_is_dead(&cable);
+        return STATUS_SUCCESS;
+    }
     let now = seconds();
-    // A null list tells that the socket is dead; the halt closes the socket.
     // SAFETY: a datagram of WSK's list.
     while let Some(datagram) = unsafe { next.as_ref() } {
         // SAFETY: WSK indicates the datagram now.

@@ -1,21 +1,35 @@
-//! Opens the cable's socket once this machine has the address `CableLocal`: at the first notification of TCP/IP, and at each later one until the
-//! socket is there. A work item opens the socket: it waits for Winsock Kernel, which a callback of TCP/IP should not do.
+//! Opens the cable's socket while another interface of this machine has the address `CableLocal`, and closes it when the address goes: the link of
+//! the adapter is up while the socket is open.
+//!
+//! A work item looks: at each notification of TCP/IP, at each restart of the adapter, when Winsock Kernel says that the socket is dead, and some
+//! seconds after an open that failed. It waits for Winsock Kernel, which a callback of TCP/IP should not do.
 #![expect(unsafe_code, reason = "calls into NDIS, and callbacks with the cable by pointer")]
 
-use core::ffi::c_void;
+use core::{ffi::c_void, mem::ManuallyDrop, net::SocketAddr};
 
-use ndk_abi::{ndis::NDIS_HANDLE, status::NTSTATUS};
-use platform::{Arc, Event, OutOfMemory, Passive, SpinLock};
+use ndk_abi::{
+    ndis::NDIS_HANDLE,
+    status::{NTSTATUS, STATUS_FILE_FORCED_CLOSED, STATUS_INVALID_ADDRESS_COMPONENT},
+};
+use platform::{Arc, Event, OutOfMemory, Passive, SpinLock, Timer};
 
 use super::Cable;
 use crate::{
+    attributes,
     critical_region::CriticalRegion,
+    events,
     ndis::{self, Handle},
     platform::Windows,
-    tcpip::Notifications,
+    tcpip::{self, Notifications},
 };
 
+/// Microseconds until the next look after an open that failed: Winsock Kernel may start later, and a port become free.
+const AGAIN: u32 = 5_000_000;
+
 pub(super) struct Opener {
+    miniport: Handle,
+    luid: u64,
+    local: SocketAddr,
     work_item: Handle,
     state: SpinLock<State, Windows>,
     stopped: Arc<Event<Windows>, Windows>,
@@ -26,61 +40,79 @@ struct State {
     notifications: Option<Notifications>,
     /// The work item is queued, or its routine runs.
     busy: bool,
-    /// A notification has come since the routine began.
+    /// The routine has to look again.
     again: bool,
+    /// Winsock Kernel says that the socket is dead.
+    dead: bool,
+    /// An event has said that the link is down, and why.
+    is_told: bool,
     /// A thread waits for `stopped`, and no work item is queued after this.
     stopping: bool,
 }
 
 impl Opener {
-    pub(super) fn new(miniport: NDIS_HANDLE) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(miniport: NDIS_HANDLE, luid: u64, local: SocketAddr) -> Result<Self, OutOfMemory> {
         let stopped = Event::new()?;
         // SAFETY: the adapter's handle.
         let work_item = unsafe { ndis::NdisAllocateIoWorkItem(miniport) };
         if work_item.is_null() {
             return Err(OutOfMemory);
         }
-        let state = State { notifications: None, busy: false, again: false, stopping: false };
-        Ok(Self { work_item: Handle(work_item), state: SpinLock::<_, Windows>::new(state), stopped })
+        let state =
+            State { notifications: None, busy: false, again: false, dead: false, is_told: false, stopping: false };
+        let state = SpinLock::<_, Windows>::new(state);
+        Ok(Self { miniport: Handle(miniport), luid, local, work_item: Handle(work_item), state, stopped })
     }
 
-    /// Registers for notifications, unless the cable is registered. NDIS serialises the callers: initialisation, restarts and halt.
-    ///
-    /// # Safety
-    /// `cable` is this opener's, and stays until [`Opener::stop`] has returned.
-    pub(super) unsafe fn start(&self, cable: *const Cable, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
-        if self.state.lock().notifications.is_some() {
-            return Ok(());
+    /// Registers for notifications, unless the cable is registered, and has the work item look. NDIS serialises the callers: initialisation,
+    /// restarts and halt.
+    pub(super) fn start(cable: &Arc<Cable, Windows>, passive: &Passive<'_>) {
+        let this = &cable.opener;
+        if this.state.lock().notifications.is_none() {
+            let context = Arc::as_ptr(cable).cast_mut().cast();
+            // SAFETY: the adapter keeps the cable until `stop` has dropped the registration.
+            match unsafe { Notifications::start(changed, context, passive) } {
+                Ok(notifications) => this.state.lock().notifications = Some(notifications),
+                Err(status) => this.tell(status),
+            }
         }
-        // SAFETY: `stop` drops the registration.
-        let notifications = unsafe { Notifications::start(changed, cable.cast_mut().cast(), passive) }?;
-        self.state.lock().notifications = Some(notifications);
-        Ok(())
+        Self::queue(cable);
     }
 
     /// Ends the notifications, and waits for the work item.
-    pub(super) fn stop(&self, passive: &Passive<'_>) {
-        let notifications = self.state.lock().notifications.take();
+    pub(super) fn stop(cable: &Arc<Cable, Windows>, passive: &Passive<'_>) {
+        let this = &cable.opener;
+        let notifications = this.state.lock().notifications.take();
         drop(notifications);
-        let mut state = self.state.lock();
+        let mut state = this.state.lock();
         state.stopping = true;
         let busy = state.busy;
         drop(state);
         if busy {
-            self.stopped.wait(passive);
+            this.stopped.wait(passive);
         }
+        Timer::cancel(cable);
     }
 
-    fn queue(&self, cable: *const Cable) {
-        let mut state = self.state.lock();
+    /// Has the work item look. IRQL <= DISPATCH.
+    pub(super) fn queue(cable: &Arc<Cable, Windows>) {
+        let this = &cable.opener;
+        let mut state = this.state.lock();
         state.again = true;
         if state.busy || state.stopping {
             return;
         }
         state.busy = true;
         drop(state);
-        // SAFETY: not queued, as it was not busy; `stop` waits for the routine.
-        unsafe { ndis::NdisQueueIoWorkItem(self.work_item.0, open, cable.cast_mut().cast()) };
+        let context = Arc::as_ptr(cable).cast_mut().cast();
+        // SAFETY: not queued, as it was not busy; `stop` waits for the routine, before the adapter gives the cable up.
+        unsafe { ndis::NdisQueueIoWorkItem(this.work_item.0, look, context) };
+    }
+
+    /// Winsock Kernel says that the socket is dead.
+    pub(super) fn socket_is_dead(cable: &Arc<Cable, Windows>) {
+        cable.opener.state.lock().dead = true;
+        Self::queue(cable);
     }
 
     /// Whether the work item's routine has to look again. False: the cable may be freed.
@@ -97,6 +129,45 @@ impl Opener {
         }
         false
     }
+
+    /// Opens the socket, or closes it.
+    fn look(cable: &Arc<Cable, Windows>, passive: &Passive<'_>) {
+        let this = &cable.opener;
+        if core::mem::take(&mut this.state.lock().dead) && cable.is_open() {
+            this.close(cable, STATUS_FILE_FORCED_CLOSED, passive);
+        }
+        match (tcpip::has_address(this.local.ip(), this.luid, passive), cable.is_open()) {
+            (Some(true), false) => match cable.open_socket(this.local, passive) {
+                Ok(()) => {
+                    this.state.lock().is_told = false;
+                    events::cable_up(this.luid, this.local);
+                    attributes::indicate_link(this.miniport.0, true);
+                }
+                Err(status) => {
+                    this.tell(status);
+                    Timer::start(cable, AGAIN);
+                }
+            },
+            (Some(false), true) => this.close(cable, STATUS_INVALID_ADDRESS_COMPONENT, passive),
+            (Some(false), false) => this.tell(STATUS_INVALID_ADDRESS_COMPONENT),
+            // As it should be.
+            (Some(true), true) => {}
+            (None, _) => Timer::start(cable, AGAIN),
+        }
+    }
+
+    fn close(&self, cable: &Cable, status: NTSTATUS, passive: &Passive<'_>) {
+        attributes::indicate_link(self.miniport.0, false);
+        self.tell(status);
+        cable.close_socket(passive);
+    }
+
+    /// Says that the link is down, once each time.
+    fn tell(&self, status: NTSTATUS) {
+        if !core::mem::replace(&mut self.state.lock().is_told, true) {
+            events::cable_down(self.luid, self.local, status);
+        }
+    }
 }
 
 impl Drop for Opener {
@@ -106,23 +177,30 @@ impl Drop for Opener {
     }
 }
 
+/// The cable of a callback's context, which the adapter keeps until [`Opener::stop`] has returned: without a reference for the call.
+///
+/// # Safety
+/// `context` is the cable, and the call is over before [`Opener::stop`] returns.
+unsafe fn cable(context: *mut c_void) -> ManuallyDrop<Arc<Cable, Windows>> {
+    // SAFETY: by contract; the reference is not dropped.
+    ManuallyDrop::new(unsafe { Arc::from_raw(context.cast_const().cast()) })
+}
+
 /// The callback: an address of any interface was added, changed or deleted.
 unsafe extern "system" fn changed(context: *mut c_void, _row: *mut c_void, _notification: i32) {
     let _region = CriticalRegion::enter();
-    // SAFETY: the cable, by contract of `start`.
-    let cable = unsafe { &*context.cast_const().cast::<Cable>() };
-    if !cable.is_open() {
-        cable.opener.queue(cable);
-    }
+    // SAFETY: the context of the registration; `stop` waits for its callbacks.
+    let cable = unsafe { cable(context) };
+    Opener::queue(&cable);
 }
 
 /// The routine of the work item.
-unsafe extern "system" fn open(context: *mut c_void, _work_item: NDIS_HANDLE) {
+unsafe extern "system" fn look(context: *mut c_void, _work_item: NDIS_HANDLE) {
     // SAFETY: NDIS calls this at PASSIVE_LEVEL.
     let passive = unsafe { Passive::assume::<Windows>() };
-    // SAFETY: the cable, by contract of `start`: `stop` waits for this routine.
-    let cable = unsafe { &*context.cast_const().cast::<Cable>() };
+    // SAFETY: the context of the work item; `stop` waits for this routine.
+    let cable = unsafe { cable(context) };
     while cable.opener.goes_on() {
-        cable.open(&passive);
+        Opener::look(&cable, &passive);
     }
 }

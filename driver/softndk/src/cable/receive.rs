@@ -13,7 +13,7 @@ use ndk_abi::{
     ndis::{
         NDIS_HANDLE, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL,
         NDIS_RECEIVE_FLAGS_RESOURCES, NDIS_SIZEOF_NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1, NET_BUFFER_LIST,
-        NET_BUFFER_LIST_POOL_PARAMETERS, NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1,
+        NET_BUFFER_LIST_POOL_PARAMETERS, NET_BUFFER_LIST_POOL_PARAMETERS_REVISION_1, NetBufferListFrameType,
     },
     status::STATUS_SUCCESS,
     wdm::MDL,
@@ -22,6 +22,7 @@ use ndk_abi::{
 use platform::{OutOfMemory, Platform as _, Slice, SpinLock};
 use vxlan::header::HEADER;
 use wdk_sys::ntddk::{IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool};
+use zerocopy::network_endian::U16 as EtherType;
 
 use crate::{ndis, ndis::Handle, platform::Windows};
 
@@ -233,6 +234,11 @@ impl Receive {
         let frame = unsafe { (*taken.0).FirstNetBuffer };
         // SAFETY: as above, with one MDL.
         let mdl = unsafe { (*frame).MdlChain };
+        // A driver above may have put another MDL in front, against the rules of NDIS.
+        // SAFETY: as above.
+        if unsafe { (*mdl).ByteCount } as usize != self.length {
+            return None;
+        }
         // SAFETY: as above; the memory is non-paged, so the MDL has its address.
         let memory = unsafe { (*mdl).MappedSystemVa }.cast::<u8>();
         // SAFETY: `length` bytes of the list's memory, which the caller owns with the list.
@@ -241,8 +247,8 @@ impl Receive {
         unsafe { copy(buffer, room) }.then_some(room)
     }
 
-    /// Queues a list for an indication: the frame is what follows the header of its datagram, of `length` bytes.
-    pub(super) fn queue(&self, taken: Taken, length: usize) {
+    /// Queues a list for an indication: the frame is what follows the header of its datagram, of `length` bytes and this EtherType.
+    pub(super) fn queue(&self, taken: Taken, length: usize, ether_type: EtherType) {
         let list = taken.0;
         // SAFETY: a list of this module's, which the caller owns.
         let frame = unsafe { (*list).FirstNetBuffer };
@@ -257,7 +263,16 @@ impl Receive {
         unsafe { (*frame).DataOffset = HEADER as u32 };
         // SAFETY: as above.
         unsafe { (*frame).DataLength = length as u32 };
+        // What protocols have noted of the list's last frame must not count for this one.
+        let mut info = [null_mut(); 24];
+        if let Some(frame_type) = info.get_mut(NetBufferListFrameType) {
+            *frame_type = core::ptr::without_provenance_mut(usize::from(u16::from_ne_bytes(ether_type.to_bytes())));
+        }
         // SAFETY: the list, as above.
+        unsafe { (*list).NetBufferListInfo = info };
+        // SAFETY: as above.
+        unsafe { (*list).NblFlags = 0 };
+        // SAFETY: as above.
         unsafe { (*list).SourceHandle = self.miniport.0 };
         // SAFETY: as above.
         unsafe { (*list).Status = STATUS_SUCCESS };

@@ -1,5 +1,7 @@
 //! Datagrams on their way out: a fixed number of slots, each with a buffer for the longest datagram and a request for Winsock Kernel.
-
+//!
+//! MiniportSend copies a frame into a slot and queues it; the cable's run sends it. So WskSendTo is not called on the stack of a protocol that
+//! sends, nor for a whole chain at once.
 #![expect(unsafe_code, reason = "slots that Winsock Kernel has by pointer, and frames of NDIS")]
 
 use core::{
@@ -18,7 +20,7 @@ use crate::{
     wsk::{datagram::DatagramSocket, request::Request},
 };
 
-/// Datagrams with WSK at a time. A frame that finds no slot is dropped, as a card whose ring is full does.
+/// Datagrams that are queued or with WSK at a time. A frame that finds no slot is dropped, as a card whose ring is full does.
 const SLOTS: usize = 256;
 
 /// A datagram, or the room for one.
@@ -26,36 +28,66 @@ struct Slot {
     request: UnsafeCell<Request>,
     bytes: UnsafeCell<Slice<u8, Windows>>,
     place: usize,
+    /// Set while the slot is in use: the bytes of the datagram, and the place of its peer in the list.
+    datagram: Cell<Option<(usize, usize)>>,
     /// Set while the datagram is with WSK.
     transmit: Cell<*const Transmit>,
 }
 
-// SAFETY: the thread that has taken the slot out of the free ones uses the slot, then the routine of its request.
+// SAFETY: one thread at a time uses a slot: the one that has taken the slot out of `free` or `queued`, then the routine of its request.
 unsafe impl Send for Slot {}
 // SAFETY: as for Send.
 unsafe impl Sync for Slot {}
 
+/// Places of slots, first in, first out.
+struct Places {
+    places: Slice<usize, Windows>,
+    first: usize,
+    count: usize,
+}
+
+impl Places {
+    fn none() -> Result<Self, OutOfMemory> {
+        Ok(Self { places: Slice::filled(SLOTS, 0)?, first: 0, count: 0 })
+    }
+
+    fn push(&mut self, place: usize) {
+        let end = self.first.wrapping_add(self.count) % SLOTS;
+        if let Some(room) = self.places.get_mut(end) {
+            *room = place;
+            self.count = self.count.saturating_add(1);
+        }
+    }
+
+    fn pop(&mut self) -> Option<usize> {
+        self.count = self.count.checked_sub(1)?;
+        let place = self.places.get(self.first).copied();
+        self.first = self.first.wrapping_add(1) % SLOTS;
+        place
+    }
+}
+
 /// The slots.
 pub(super) struct Transmit {
     slots: Slice<Slot, Windows>,
-    free: SpinLock<Free, Windows>,
+    state: SpinLock<State, Windows>,
     drained: Arc<Event<Windows>, Windows>,
 }
 
-struct Free {
-    /// The places of the free slots: the first `count`.
-    places: Slice<usize, Windows>,
-    count: usize,
+struct State {
+    free: Places,
+    queued: Places,
     /// A thread waits for `drained`, which is signalled when all slots are free.
     draining: bool,
 }
 
-/// The datagram could not be sent.
-pub(super) enum NotSent {
-    /// No slot is free.
-    Full,
-    /// NDIS could not map the frame's data.
-    NotMapped,
+/// A datagram that was taken out of the queue.
+pub(super) struct Queued<'a> {
+    transmit: &'a Transmit,
+    slot: &'a Slot,
+    length: usize,
+    /// The peer's place in the list.
+    pub(super) to: usize,
 }
 
 impl Transmit {
@@ -63,90 +95,103 @@ impl Transmit {
     pub(super) fn new(length: usize, header: [u8; HEADER]) -> Result<Self, OutOfMemory> {
         let mut failed = None;
         let slots = Slice::from_fn(SLOTS, |place| {
-            let bytes = Slice::filled(length, 0).unwrap_or_else(|error| {
+            let mut bytes = Slice::filled(length, 0).unwrap_or_else(|error| {
                 failed = Some(error);
                 Slice::empty()
             });
-            let mut slot = Slot {
+            if let Some(start) = bytes.get_mut(..HEADER) {
+                start.copy_from_slice(&header);
+            }
+            Slot {
                 request: UnsafeCell::new(Request::new()),
                 bytes: UnsafeCell::new(bytes),
                 place,
+                datagram: Cell::new(None),
                 transmit: Cell::new(ptr::null()),
-            };
-            if let Some(start) = slot.bytes.get_mut().get_mut(..HEADER) {
-                start.copy_from_slice(&header);
             }
-            slot
         })?;
         if let Some(error) = failed {
             return Err(error);
         }
-        let places = Slice::from_fn(SLOTS, |place| place)?;
-        let free = SpinLock::<_, Windows>::new(Free { places, count: SLOTS, draining: false });
-        Ok(Self { slots, free, drained: Event::new()? })
+        let mut state = State { free: Places::none()?, queued: Places::none()?, draining: false };
+        (0..SLOTS).for_each(|place| state.free.push(place));
+        Ok(Self { slots, state: SpinLock::<_, Windows>::new(state), drained: Event::new()? })
     }
 
-    /// Sends a frame of `length` bytes to a peer. IRQL <= DISPATCH.
+    /// Queues a frame of `length` bytes for a peer. False: no slot is free, or NDIS could not map the frame's data. IRQL <= DISPATCH.
     ///
     /// # Safety
-    /// `frame` is valid, and this driver owns it. The socket is not closed before the return. `self` does not move or go before
-    /// [`Transmit::drain`] has returned.
-    pub(super) unsafe fn send(
-        &self,
-        socket: DatagramSocket,
-        frame: *mut NET_BUFFER,
-        length: usize,
-        to: &SOCKADDR_INET,
-    ) -> Result<(), NotSent> {
-        let slot = self.take().ok_or(NotSent::Full)?;
+    /// `frame` is valid, and this driver owns it.
+    pub(super) unsafe fn queue(&self, frame: *mut NET_BUFFER, length: usize, to: usize) -> bool {
+        let place = self.state.lock().free.pop();
+        let Some(slot) = place.and_then(|place| self.slots.get(place)) else { return false };
         // SAFETY: taken, so no other thread uses the slot.
         let bytes = unsafe { &mut *slot.bytes.get() };
         let end = length.saturating_add(HEADER);
         // SAFETY: the frame is valid, by contract.
         let copied = bytes.get_mut(HEADER..end).is_some_and(|room| unsafe { copy(frame, room) });
-        if !copied {
+        if copied {
+            slot.datagram.set(Some((end, to)));
+            self.state.lock().queued.push(slot.place);
+        } else {
             self.put_back(slot);
-            return Err(NotSent::NotMapped);
         }
-        slot.transmit.set(self);
-        let done = Completion::new(sent, (&raw const *slot).cast_mut().cast());
-        // SAFETY: the slot keeps the request and the bytes until `sent` puts it back; the socket by contract.
-        unsafe { socket.send_to(slot.request.get(), done, (bytes.as_ptr(), end), to) };
-        Ok(())
+        copied
     }
 
-    fn take(&self) -> Option<&Slot> {
-        let mut free = self.free.lock();
-        let left = free.count.checked_sub(1)?;
-        let place = *free.places.get(left)?;
-        free.count = left;
-        self.slots.get(place)
+    /// Takes the oldest datagram out of the queue.
+    pub(super) fn next(&self) -> Option<Queued<'_>> {
+        let place = self.state.lock().queued.pop()?;
+        let slot = self.slots.get(place)?;
+        let (length, to) = slot.datagram.get()?;
+        Some(Queued { transmit: self, slot, length, to })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.lock().queued.count == 0
     }
 
     fn put_back(&self, slot: &Slot) {
-        let mut free = self.free.lock();
-        let count = free.count;
-        if let Some(place) = free.places.get_mut(count) {
-            *place = slot.place;
-            free.count = count.saturating_add(1);
-        }
-        let drained = (free.draining && free.count == SLOTS).then(|| self.drained.clone());
-        drop(free);
+        slot.datagram.set(None);
+        let mut state = self.state.lock();
+        state.free.push(slot.place);
+        let drained = (state.draining && state.free.count == SLOTS).then(|| self.drained.clone());
+        drop(state);
         // The thread that waits may free `self` now.
         if let Some(drained) = drained {
             drained.set();
         }
     }
 
-    /// Waits until all datagrams have left WSK, after the socket was closed.
+    /// Waits until no datagram is queued or with WSK, after the socket was closed. A run has to follow, which drops what is queued.
     pub(super) fn drain(&self, passive: &Passive<'_>) {
-        let mut free = self.free.lock();
-        free.draining = true;
-        let is_drained = free.count == SLOTS;
-        drop(free);
+        let mut state = self.state.lock();
+        state.draining = true;
+        let is_drained = state.free.count == SLOTS;
+        drop(state);
         if !is_drained {
             self.drained.wait(passive);
         }
+    }
+}
+
+impl Queued<'_> {
+    /// Sends the datagram.
+    ///
+    /// # Safety
+    /// The socket is not closed before the return. The slots do not move or go before [`Transmit::drain`] has returned.
+    pub(super) unsafe fn send(self, socket: DatagramSocket, to: &SOCKADDR_INET) {
+        self.slot.transmit.set(self.transmit);
+        // SAFETY: taken, so no other thread uses the slot.
+        let bytes = unsafe { &*self.slot.bytes.get() };
+        let done = Completion::new(sent, (&raw const *self.slot).cast_mut().cast());
+        // SAFETY: the slot keeps the request and the bytes until `sent` puts it back; the socket by contract.
+        unsafe { socket.send_to(self.slot.request.get(), done, (bytes.as_ptr(), self.length), to) };
+    }
+
+    /// Drops the datagram.
+    pub(super) fn discard(self) {
+        self.transmit.put_back(self.slot);
     }
 }
 

@@ -34,8 +34,10 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct DatagramSocket(NonNull<WSK_SOCKET>);
 
-// SAFETY: WSK's functions may be called by any thread.
+// SAFETY: WSK's functions may be called by any thread, and by several at a time.
 unsafe impl Send for DatagramSocket {}
+// SAFETY: as for Send.
+unsafe impl Sync for DatagramSocket {}
 
 impl DatagramSocket {
     /// Makes a socket, binds it to `local`, and enables `dispatch`'s callback, which gets `context`.
