@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
@@ -13,6 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use build::command::{cargo, output, run, step};
 use build::{dist, paths, setup};
 use checks::tally::Tally;
+use vxlan::ethernet::MacAddress;
 
 use crate::computers::Computers;
 use crate::prefix;
@@ -59,7 +61,8 @@ impl Computer {
 
     /// The Ethernet address that softndk.sys has for this `CableLocal`.
     fn mac_address(&self) -> String {
-        format!("02:4e:44:33:64:{:02x}", self.0)
+        let underlay = Ipv4Addr::new(198, 51, 100, self.0);
+        MacAddress::of_tunnel_end(underlay.into()).0.map(|byte| format!("{byte:02x}")).join(":")
     }
 
     fn address_v6(&self) -> String {
@@ -194,12 +197,24 @@ fn ping(from: &Computer, to: &str, size: u32) -> Result<()> {
 
 /// Pings `to` from `from` until there is an answer.
 fn until_reached(from: &Computer, to: &str) -> Result<()> {
+    until(|| from.run(&format!("ping -n -c 1 -W 1 {to}")).map(|_| ()))
+}
+
+/// Pings `to` from `from` until there is no answer.
+fn until_unreached(from: &Computer, to: &str) -> Result<()> {
+    until(|| match from.run(&format!("ping -n -c 1 -W 1 {to}")) {
+        Ok(_) => bail!("{to} answers"),
+        Err(_) => Ok(()),
+    })
+}
+
+/// Tries again and again, for as long as [`LIMIT`].
+fn until(what: impl Fn() -> Result<()>) -> Result<()> {
     let start = Instant::now();
     loop {
-        match from.run(&format!("ping -n -c 1 -W 1 {to}")) {
-            Ok(_) => return Ok(()),
-            Err(error) if start.elapsed() > LIMIT => return Err(error),
-            Err(_) => thread::sleep(Duration::from_millis(100)),
+        match what() {
+            Err(_) if start.elapsed() < LIMIT => thread::sleep(Duration::from_millis(100)),
+            result => return result,
         }
     }
 }
@@ -284,6 +299,8 @@ fn session(computer: &Computer, prefix: prefix::Computer, mtu: u32) -> Result<Se
     let mut session = Session::start_in(&computer.namespace(), prefix, &addresses)?;
     for (keyword, value) in [
         ("TapInterface", "cable"),
+        // What TCP/IP says of another interface.
+        ("OtherAddresses", &computer.underlay()),
         ("CableLocal", &computer.underlay()),
         ("CablePeers", &computer.peers().join(",")),
         ("CableVni", VNI),
@@ -307,18 +324,22 @@ fn two_drivers(tally: &mut Tally) -> Result<()> {
 /// softndk.sys, whose machine gets the address `CableLocal` after the driver has started.
 fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
     let mut session = session(&OURS, prefix::Computer::First, mtu)?;
-    OURS.run(&format!("ip address del {}/24 dev wire", OURS.underlay()))?;
-    session.set_tcpip(&[])?;
+    let other_has = |session: &mut Session, has: bool| {
+        let address = if has { OURS.underlay() } else { "192.0.2.99".to_owned() };
+        OURS.run(&format!("ip address {} {}/24 dev wire", if has { "add" } else { "del" }, OURS.underlay()))?;
+        session.set_keyword("OtherAddresses", &address)
+    };
+    other_has(&mut session, false)?;
     session.load()?;
-    let unreached = ping(&LINUX, &OURS.address(), 56).is_err();
-    OURS.run(&format!("ip address add {}/24 dev wire", OURS.underlay()))?;
-    // The stand-in tells of a change.
-    session.set_tcpip(&[&OURS.address()])?;
-    let opened = until_reached(&LINUX, &OURS.address()).and_then(|()| {
-        ensure!(unreached, "it was reached before");
-        Ok(())
-    });
-    tally.check(&format!("the cable opens when CableLocal comes, underlay MTU {mtu}"), opened);
+    let mut check = |what: &str, result: Result<()>| tally.check(&format!("{what}, underlay MTU {mtu}"), result);
+    check("without CableLocal the link is down", until_unreached(&LINUX, &OURS.address()));
+    other_has(&mut session, true)?;
+    check("the link comes up with CableLocal", until_reached(&LINUX, &OURS.address()));
+    other_has(&mut session, false)?;
+    check("the link goes down with CableLocal", until_unreached(&LINUX, &OURS.address()));
+    ensure!(OURS.run("ss -Huan")?.is_empty(), "the socket is still open");
+    other_has(&mut session, true)?;
+    check("and comes up again", until_reached(&LINUX, &OURS.address()));
     reaches("softndk.sys", mtu, tally);
     let report = session.unload()?;
     tally.check(&format!("softndk.sys leaves nothing and breaks no rule, underlay MTU {mtu}"), is_clean(&report));

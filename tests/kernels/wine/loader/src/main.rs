@@ -61,6 +61,10 @@ fn serve_service(driver: &str, addresses: &str) -> Result<()> {
     service.set_parameter("Crc", "0")?;
     service.set_parameter("Groups", "")?;
     service.set_parameter("TapInterface", "")?;
+    service.set_parameter("OtherAddresses", "198.51.100.1")?;
+    for (keyword, default) in [("CablePeers", ""), ("CableLocal", ""), ("CableVni", "1"), ("*JumboPacket", "1514")] {
+        service.set_parameter(keyword, default)?;
+    }
     set_trace_level("0")?;
     // It is there only if a run has asked for it.
     let _ = std::fs::remove_file(KEEP_FREED);

@@ -164,6 +164,12 @@ unsafe fn general(
     let mut copy = <NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES as ndk_abi::describe::ZeroInit>::ZERO;
     // SAFETY: the source has as many bytes as its revision says, the copy is of the latest.
     unsafe { (&raw mut copy).cast::<u8>().copy_from(attributes.cast(), sizes[usize::from(revision) - 1].into()) };
+    // NDIS_LINK_SPEED_UNKNOWN is allowed while the link is down.
+    let is_above = |speed: u64, most: u64| {
+        speed > most && (speed != u64::MAX || copy.MediaConnectState == MediaConnectStateConnected)
+    };
+    let too_fast =
+        is_above(copy.XmitLinkSpeed, copy.MaxXmitLinkSpeed) || is_above(copy.RcvLinkSpeed, copy.MaxRcvLinkSpeed);
     let problems = [
         (copy.MediaType != NdisMedium802_3, "MediaType is not NdisMedium802_3"),
         (copy.MacAddressLength != 6, "MacAddressLength is not 6"),
@@ -171,7 +177,7 @@ unsafe fn general(
         (copy.MtuSize == 0 || copy.LookaheadSize == 0, "MtuSize or LookaheadSize is 0"),
         (copy.IfType != IF_TYPE_ETHERNET_CSMACD, "IfType is not Ethernet"),
         (copy.SupportedOidListLength % 4 != 0 || copy.SupportedOidList.is_null(), "the OID list is not a list of u32"),
-        (copy.MaxXmitLinkSpeed < copy.XmitLinkSpeed || copy.MaxRcvLinkSpeed < copy.RcvLinkSpeed, "speed above maximum"),
+        (too_fast, "speed above maximum"),
         (!copy.PowerManagementCapabilities.is_null() && revision > 1, "PowerManagementCapabilities in revision 2"),
     ];
     for (_, problem) in problems.iter().filter(|(wrong, _)| *wrong) {

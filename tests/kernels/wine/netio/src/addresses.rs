@@ -1,8 +1,8 @@
 //! The table of unicast addresses, and notifications of its changes.
 //!
 //! The adapter's interface has the addresses in the value `TcpipAddresses` of the service's `Parameters` key, which the loader may
-//! change at any time; while somebody wants to be notified it is looked at again and again. Another interface has an address too,
-//! and the adapter's one that is still being checked for doubles. As many requests for notifications as the value `RefusedWatches` says
+//! change at any time; while somebody wants to be notified it is looked at again and again. Another interface has those in the value
+//! `OtherAddresses`, and the adapter's an address that is still being checked for doubles. As many requests for notifications as the value `RefusedWatches` says
 //! fail. It follows the pages `netioapi/*` and the public headers.
 
 use std::{
@@ -46,10 +46,12 @@ const _: () = assert!(size_of::<Row>() == 0x50);
 
 type Callback = unsafe extern "system" fn(*mut c_void, *mut c_void, i32);
 
-/// What the adapter's interface has.
-fn addresses() -> Vec<IpAddr> {
-    let text = parameter("TcpipAddresses").unwrap_or_default();
-    text.split(',').filter_map(|address| address.trim().parse().ok()).collect()
+/// What the adapter's interface has, and the other one.
+fn addresses() -> [Vec<IpAddr>; 2] {
+    [("TcpipAddresses", ""), ("OtherAddresses", "198.51.100.1")].map(|(name, default)| {
+        let text = parameter(name).unwrap_or_else(|| default.to_owned());
+        text.split(',').filter_map(|address| address.trim().parse().ok()).collect()
+    })
 }
 
 /// netioapi/nf-netioapi-getunicastipaddresstable.
@@ -68,8 +70,10 @@ unsafe extern "system" fn GetUnicastIpAddressTable(family: u16, table: *mut *mut
         scope: 0,
         created: 0,
     };
-    let mut rows: Vec<_> = addresses().into_iter().map(|address| row(address, NET_LUID, DAD_STATE_PREFERRED)).collect();
-    rows.push(row(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)), OTHER_LUID, DAD_STATE_PREFERRED));
+    let [own, other] = addresses();
+    let own = own.into_iter().map(|address| row(address, NET_LUID, DAD_STATE_PREFERRED));
+    let other = other.into_iter().map(|address| row(address, OTHER_LUID, DAD_STATE_PREFERRED));
+    let mut rows: Vec<_> = own.chain(other).collect();
     rows.push(row(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 2)), NET_LUID, DAD_STATE_TENTATIVE));
     // Words of the table: the number of rows, padding, the rows.
     const ROW: usize = size_of::<Row>() / size_of::<u64>();
