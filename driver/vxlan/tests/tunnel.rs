@@ -73,6 +73,7 @@ fn a_station_is_found_behind_the_peer_that_sent_its_frames() {
     assert_eq!(to(&vtep, STATION, 2), Ok(Destination::One(index(0))));
 }
 
+// Shows T86, T87, T88.
 #[test]
 fn what_is_dropped_teaches_nothing() {
     let mut vtep = vtep();
@@ -109,7 +110,7 @@ fn lists_of_peers() {
     assert_eq!(addresses("192.0.2.1,192.0.2.2"), Ok(vec![ip("192.0.2.1"), ip("192.0.2.2")]));
     assert_eq!(addresses("2001:db8::1 2001:db8::2,"), Ok(vec![ip("2001:db8::1"), ip("2001:db8::2")]));
     assert_eq!(addresses("192.0.2.1, host"), Err(Refusal::NotAnAddress("host")));
-    for wrong in ["0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "ff02::1"] {
+    for wrong in ["0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "ff02::1", "fe80::1"] {
         assert_eq!(addresses(wrong), Err(Refusal::NotOneMachine(ip(wrong))));
     }
     assert_eq!(addresses("192.0.2.1, 2001:db8::1"), Err(Refusal::OtherFamily(ip("2001:db8::1"))));
@@ -120,6 +121,7 @@ fn lists_of_peers() {
     assert_eq!(peers().get(index(1)), Some(ip("192.0.2.2")));
 }
 
+// Shows T89.
 #[test]
 fn a_flood_of_addresses_displaces_the_oldest_and_no_more() {
     let mut fdb = self::fdb();
