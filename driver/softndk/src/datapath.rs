@@ -26,6 +26,7 @@ use crate::{
     adapter::Adapter,
     attributes::ETHERNET_HEADER,
     cable::Cable,
+    irql::at_dispatch,
     ndis,
     platform::Windows,
     traffic::{Frames, Kind},
@@ -55,13 +56,15 @@ pub(crate) unsafe extern "system" fn send(
         next = list.Next;
     }
     adapter.traffic().sent.add(&sent);
-    let at_dispatch = flags & NDIS_SEND_FLAGS_DISPATCH_LEVEL != 0;
-    let flags = if at_dispatch { NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL } else { 0 };
+    let is_at_dispatch = flags & NDIS_SEND_FLAGS_DISPATCH_LEVEL != 0;
+    let flags = if is_at_dispatch { NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL } else { 0 };
     // SAFETY: the chain that NDIS gave, complete and unchanged but for its statuses.
     unsafe { ndis::NdisMSendNetBufferListsComplete(adapter.miniport(), lists, flags) };
     if running {
         adapter.traffic().end(1);
     }
+    // The halt waits for this reference, and an unload may follow: see `at_dispatch`.
+    at_dispatch(move || drop(cable));
 }
 
 /// Sends and counts the frames of a list. Returns the status of the first frame that failed.
@@ -132,6 +135,8 @@ pub(crate) unsafe extern "system" fn return_lists(context: NDIS_HANDLE, lists: *
     if let Some(cable) = adapter.cable() {
         // SAFETY: NDIS returns lists that the cable has indicated.
         unsafe { cable.take_back(lists) };
+        // As in `send`.
+        at_dispatch(move || drop(cable));
     }
 }
 

@@ -27,8 +27,8 @@ c_consts! { RECEIVE_FLAGS: u32;
 pub const NetBufferListFrameType: usize = 7;
 
 c_structs! { NET_BUFFER_LAYOUTS:
-    /// A list of packets, linked by `Next`. More fields follow, depending on the version of NDIS.
-    prefix NET_BUFFER_LIST, size 0x150 {
+    /// A list of packets, linked by `Next`. Newer versions of NDIS than 6.60 have more entries in NetBufferListInfo.
+    prefix NET_BUFFER_LIST, size 0x160 {
         0x00 Next: *mut NET_BUFFER_LIST,
         0x08 FirstNetBuffer: *mut NET_BUFFER,
         0x10 Context: *mut c_void,
@@ -44,7 +44,7 @@ c_structs! { NET_BUFFER_LAYOUTS:
         0x84 ChildRefCount: i32,
         0x88 Flags: u32,
         0x8c Status: NDIS_STATUS,
-        0x90 NetBufferListInfo: [*mut c_void; 24],
+        0x90 NetBufferListInfo: [*mut c_void; 26],
     }
 
     /// A packet: `DataLength` bytes, from `CurrentMdlOffset` of `CurrentMdl` on. More fields follow.

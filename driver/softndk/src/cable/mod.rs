@@ -183,7 +183,7 @@ impl Cable {
         let context = (&raw const *self).cast_mut().cast();
         // SAFETY: the adapter keeps the cable until `close` has returned.
         let kernel = unsafe { DatagramSocket::open(local, &CALLBACKS, context, passive) }?;
-        match Arc::try_new(Socket { kernel, unused }) {
+        match Arc::try_new(Socket { kernel: kernel.clone(), unused }) {
             Ok(socket) => {
                 self.state.lock().socket = Some(socket);
                 Ok(())
@@ -200,7 +200,7 @@ impl Cable {
     fn close_socket(&self, passive: &Passive<'_>) {
         let socket = self.state.lock().socket.take();
         let Some(socket) = socket else { return };
-        let (kernel, unused) = (socket.kernel, socket.unused.0.clone());
+        let (kernel, unused) = (socket.kernel.clone(), socket.unused.0.clone());
         drop(socket);
         // A run may use the socket still.
         unused.wait(passive);
@@ -247,7 +247,7 @@ impl Cable {
             let Some(datagram) = this.transmit.next() else { return };
             match (&socket, this.peers.get(datagram.to)) {
                 // SAFETY: `socket` keeps the socket open; `close` drains the slots.
-                (Some(socket), Some(to)) => unsafe { datagram.send(socket.kernel, to) },
+                (Some(socket), Some(to)) => unsafe { datagram.send(&socket.kernel, to) },
                 _ => datagram.discard(),
             }
         }

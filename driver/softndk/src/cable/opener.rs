@@ -133,7 +133,8 @@ impl Opener {
     /// Opens the socket, or closes it.
     fn look(cable: &Arc<Cable, Windows>, passive: &Passive<'_>) {
         let this = &cable.opener;
-        if core::mem::take(&mut this.state.lock().dead) && cable.is_open() {
+        let dead = this.state.lock().dead;
+        if dead && cable.is_open() {
             this.close(cable, STATUS_FILE_FORCED_CLOSED, passive);
         }
         match (tcpip::has_address(this.local.ip(), this.luid, passive), cable.is_open()) {
@@ -160,6 +161,8 @@ impl Opener {
         attributes::indicate_link(self.miniport.0, false);
         self.tell(status);
         cable.close_socket(passive);
+        // No callback of that socket runs any more.
+        self.state.lock().dead = false;
     }
 
     /// Says that the link is down, once each time.

@@ -264,7 +264,7 @@ impl Receive {
         // SAFETY: as above.
         unsafe { (*frame).DataLength = length as u32 };
         // What protocols have noted of the list's last frame must not count for this one.
-        let mut info = [null_mut(); 24];
+        let mut info = [null_mut(); 26];
         if let Some(frame_type) = info.get_mut(NetBufferListFrameType) {
             *frame_type = core::ptr::without_provenance_mut(usize::from(u16::from_ne_bytes(ether_type.to_bytes())));
         }

@@ -180,7 +180,7 @@ impl Queued<'_> {
     ///
     /// # Safety
     /// The socket is not closed before the return. The slots do not move or go before [`Transmit::drain`] has returned.
-    pub(super) unsafe fn send(self, socket: DatagramSocket, to: &SOCKADDR_INET) {
+    pub(super) unsafe fn send(self, socket: &DatagramSocket, to: &SOCKADDR_INET) {
         self.slot.transmit.set(self.transmit);
         // SAFETY: taken, so no other thread uses the slot.
         let bytes = unsafe { &*self.slot.bytes.get() };

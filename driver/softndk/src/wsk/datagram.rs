@@ -1,4 +1,5 @@
 //! Datagram sockets: made, bound and closed at PASSIVE_LEVEL, where the thread waits for each request. Datagrams come by WSK's event callback.
+//! A socket has the memory for its close from the start, as a close that fails would leave WSK with a context that is freed.
 
 use core::{
     ffi::c_void,
@@ -31,8 +32,11 @@ use crate::{
 };
 
 /// A datagram socket that is bound.
-#[derive(Clone, Copy)]
-pub(crate) struct DatagramSocket(NonNull<WSK_SOCKET>);
+#[derive(Clone)]
+pub(crate) struct DatagramSocket {
+    kernel: NonNull<WSK_SOCKET>,
+    close: Waited,
+}
 
 // SAFETY: WSK's functions may be called by any thread, and by several at a time.
 unsafe impl Send for DatagramSocket {}
@@ -51,9 +55,11 @@ impl DatagramSocket {
         passive: &Passive<'_>,
     ) -> Result<Self, NTSTATUS> {
         let mut local = SOCKADDR_INET::new(local);
+        let [make, bind, close] = [Waited::new()?, Waited::new()?, Waited::new()?];
         // SAFETY: by contract.
-        let socket = unsafe { make(local.si_family(), dispatch, context, passive) }?;
-        let bound = socket.bind(&mut local, passive).and_then(|()| socket.enable_callback(passive));
+        let kernel = unsafe { make_socket(local.si_family(), dispatch, context, &make, passive) }?;
+        let socket = Self { kernel, close };
+        let bound = socket.bind(&mut local, &bind, passive).and_then(|()| socket.enable_callback(passive));
         if bound.is_err() {
             // SAFETY: just made: no other thread knows the socket.
             unsafe { socket.close(passive) };
@@ -61,21 +67,21 @@ impl DatagramSocket {
         bound.map(|()| socket)
     }
 
-    fn table(self) -> *const WSK_PROVIDER_DATAGRAM_DISPATCH {
+    fn table(&self) -> *const WSK_PROVIDER_DATAGRAM_DISPATCH {
         // SAFETY: WSK's socket, before its close.
-        unsafe { (*self.0.as_ptr()).Dispatch }.cast()
+        unsafe { (*self.kernel.as_ptr()).Dispatch }.cast()
     }
 
-    fn bind(self, local: &mut SOCKADDR_INET, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+    fn bind(&self, local: &mut SOCKADDR_INET, request: &Waited, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         // SAFETY: the table of a datagram socket.
         let bind = unsafe { (*self.table()).WskBind }.ok_or(STATUS_NOT_IMPLEMENTED)?;
         let local = (&raw mut *local).cast();
         // SAFETY: a socket that is not bound, and an address that outlives the request.
-        let call = |irp| unsafe { bind(self.0.as_ptr(), local, 0, irp) };
-        request(call, passive).map(|_| ())
+        let call = |irp| unsafe { bind(self.kernel.as_ptr(), local, 0, irp) };
+        request.make(call, passive).map(|_| ())
     }
 
-    fn enable_callback(self, _passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+    fn enable_callback(&self, _passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         // SAFETY: the table of a datagram socket.
         let control = unsafe { (*self.table()).WskControlSocket }.ok_or(STATUS_NOT_IMPLEMENTED)?;
         let id = NPI_WSK_INTERFACE_ID;
@@ -84,7 +90,7 @@ impl DatagramSocket {
         let (size, input, none) = (size_of_val(&input), (&raw mut input).cast(), null_mut());
         // SAFETY: a bound socket; without an IRP the call is synchronous, and the input outlives it.
         let status = unsafe {
-            control(self.0.as_ptr(), WSK_SET_OPTION, code, level, size, input, 0, none, null_mut(), null_mut())
+            control(self.kernel.as_ptr(), WSK_SET_OPTION, code, level, size, input, 0, none, null_mut(), null_mut())
         };
         if status == STATUS_SUCCESS { Ok(()) } else { Err(status) }
     }
@@ -93,11 +99,12 @@ impl DatagramSocket {
     ///
     /// # Safety
     /// No call for the socket is in progress, and none follows.
-    pub(crate) unsafe fn close(self, passive: &Passive<'_>) {
+    pub(crate) unsafe fn close(&self, passive: &Passive<'_>) {
         // SAFETY: the table of a datagram socket.
         let Some(close) = (unsafe { (*self.table()).WskCloseSocket }) else { return };
         // SAFETY: no other call is in progress, by contract.
-        let _closes_do_not_fail = request(|irp| unsafe { close(self.0.as_ptr(), irp) }, passive);
+        let call = |irp| unsafe { close(self.kernel.as_ptr(), irp) };
+        let _closes_do_not_fail = self.close.make(call, passive);
     }
 
     /// Sends `length` bytes as a datagram. IRQL <= DISPATCH.
@@ -105,7 +112,7 @@ impl DatagramSocket {
     /// # Safety
     /// The contract of [`platform::Sockets::send`] holds of `request`, `done` and the bytes; the socket is not closed before the return.
     pub(crate) unsafe fn send_to(
-        self,
+        &self,
         request: *mut Request,
         done: Completion,
         (bytes, length): (*const u8, usize),
@@ -122,7 +129,7 @@ impl DatagramSocket {
         let irp = unsafe { request.get().prepare(sent) };
         let to = (&raw const *to).cast_mut().cast();
         // SAFETY: a bound socket; WSK reads the WSK_BUF and the address during the call.
-        let _told_by_the_irp = unsafe { send(self.0.as_ptr(), &raw mut buffer, 0, to, 0, null_mut(), irp) };
+        let _told_by_the_irp = unsafe { send(self.kernel.as_ptr(), &raw mut buffer, 0, to, 0, null_mut(), irp) };
     }
 }
 
@@ -130,12 +137,13 @@ impl DatagramSocket {
 ///
 /// # Safety
 /// As for [`DatagramSocket::open`].
-unsafe fn make(
+unsafe fn make_socket(
     family: u16,
     dispatch: &'static WSK_CLIENT_DATAGRAM_DISPATCH,
     context: *mut c_void,
+    request: &Waited,
     passive: &Passive<'_>,
-) -> Result<DatagramSocket, NTSTATUS> {
+) -> Result<NonNull<WSK_SOCKET>, NTSTATUS> {
     // Captured until the request has ended.
     let provider = Provider::capture().ok_or(STATUS_DEVICE_NOT_READY)?;
     // SAFETY: the table of a provider that is captured.
@@ -147,27 +155,39 @@ unsafe fn make(
     // SAFETY: a process that never ends; callbacks and a context as the caller's contract says; no security descriptor.
     let call =
         |irp| unsafe { make(client, family, kind, protocol, flags, context, dispatch, system.cast(), none, none, irp) };
-    let socket = core::ptr::with_exposed_provenance_mut(request(call, passive)?);
-    NonNull::new(socket).map(DatagramSocket).ok_or(STATUS_INSUFFICIENT_RESOURCES)
+    let socket = core::ptr::with_exposed_provenance_mut(request.make(call, passive)?);
+    NonNull::new(socket).ok_or(STATUS_INSUFFICIENT_RESOURCES)
 }
 
-/// Makes a request by `call`, and waits until WSK has completed its IRP. Returns the IRP's `Information`.
-fn request(call: impl FnOnce(*mut c_void) -> NTSTATUS, passive: &Passive<'_>) -> Result<usize, NTSTATUS> {
-    let without_memory = |_| STATUS_INSUFFICIENT_RESOURCES;
-    let own = Arc::<_, Windows>::try_new(OwnIrp::new()).map_err(without_memory)?;
-    let done = Event::<Windows>::new().map_err(without_memory)?;
-    let context = Arc::into_raw(done.clone()).cast_mut().cast();
-    // SAFETY: the IRP is not in use, and `own` keeps it in its place until the event is set.
-    let irp = unsafe { own.prepare(completed, context) };
-    let _told_by_the_irp = call(irp);
-    done.wait(passive);
-    // SAFETY: the IRP is completed, as its routine has set the event.
-    unsafe { own.result() }
+/// The memory of one request whose thread waits.
+#[derive(Clone)]
+struct Waited {
+    irp: Arc<OwnIrp, Windows>,
+    done: Arc<Event<Windows>, Windows>,
 }
 
-/// The completion routine of [`request`]: sets the event.
+impl Waited {
+    fn new() -> Result<Self, NTSTATUS> {
+        let without_memory = |_| STATUS_INSUFFICIENT_RESOURCES;
+        let irp = Arc::try_new(OwnIrp::new()).map_err(without_memory)?;
+        Ok(Self { irp, done: Event::new().map_err(without_memory)? })
+    }
+
+    /// Makes the request by `call`, and waits until WSK has completed its IRP. Returns the IRP's `Information`. Called once.
+    fn make(&self, call: impl FnOnce(*mut c_void) -> NTSTATUS, passive: &Passive<'_>) -> Result<usize, NTSTATUS> {
+        let context = Arc::into_raw(self.done.clone()).cast_mut().cast();
+        // SAFETY: the IRP is not in use, and `self` keeps it in its place until the event is set.
+        let irp = unsafe { self.irp.prepare(completed, context) };
+        let _told_by_the_irp = call(irp);
+        self.done.wait(passive);
+        // SAFETY: the IRP is completed, as its routine has set the event.
+        unsafe { self.irp.result() }
+    }
+}
+
+/// The completion routine of [`Waited::make`]: sets the event.
 unsafe extern "C" fn completed(_: *mut c_void, _: *mut c_void, context: *mut c_void) -> NTSTATUS {
-    // SAFETY: `request` has left a reference to the event for this routine.
+    // SAFETY: `make` has left a reference to the event for this routine.
     let done = unsafe { Arc::<Event<Windows>, Windows>::from_raw(context.cast_const().cast()) };
     // The thread that waits may unload the driver: see `at_dispatch`.
     at_dispatch(move || done.set());
