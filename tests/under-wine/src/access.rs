@@ -53,6 +53,8 @@ pub fn run(tally: &mut Tally) {
     let no_sids = step("naming what is no group", no_sids);
     // Shows S1603, T44, T67.
     tally.check("an adapter whose Groups are no SIDs, or whose Addresses are none, does not start", no_sids);
+    let no_cable = step("naming what is no cable", no_cable);
+    tally.check("an adapter whose cable cannot be does not start, another one starts without its link", no_cable);
     let below = step("opening a name below the device", || names_below(None));
     // Shows T2.
     tally.check("a name below the device is not opened", below);
@@ -131,12 +133,40 @@ fn no_sids() -> Result<()> {
     let groups = NO_SIDS.into_iter().chain([&*too_long]).map(|groups| ("Groups", groups));
     for (keyword, wrong) in groups.chain([("Addresses", "10.0.0.256")]) {
         session.set_keyword(keyword, wrong)?;
-        let (status, report) = session.load_in_vain().with_context(|| format!("{keyword} = {wrong}"))?;
-        ensure!(status.contains("NDIS_STATUS_INVALID_DATA"), "{keyword} = {wrong}: {status}");
-        is_clean(&report)?;
+        starts_in_vain(&mut session).with_context(|| format!("{keyword} = {wrong}"))?;
         session.set_keyword("Groups", USERS)?;
     }
     Ok(())
+}
+
+/// Parameters of a cable that cannot be; with others the adapter starts, without its link, as no interface has `CableLocal`.
+fn no_cable() -> Result<()> {
+    let mut session = start(prefix::DRIVER)?;
+    let name = |session: &mut Session, peers: &str, local: &str| {
+        session.set_keyword("CablePeers", peers)?;
+        session.set_keyword("CableLocal", local)
+    };
+    for (peers, local) in [
+        ("host", "192.0.2.1"),
+        ("192.0.2.2", "host"),
+        ("192.0.2.1", "192.0.2.1"),
+        ("192.0.2.2, 192.0.2.2", "192.0.2.1"),
+        ("192.0.2.2", "2001:db8::1"),
+        ("fe80::2", "2001:db8::1"),
+        ("224.0.0.1", "192.0.2.1"),
+    ] {
+        name(&mut session, peers, local)?;
+        starts_in_vain(&mut session).with_context(|| format!("CablePeers = {peers}, CableLocal = {local}"))?;
+    }
+    name(&mut session, "192.0.2.2, 192.0.2.3", "192.0.2.1")?;
+    session.load()?;
+    is_clean(&session.unload()?)
+}
+
+fn starts_in_vain(session: &mut Session) -> Result<()> {
+    let (status, report) = session.load_in_vain()?;
+    ensure!(status.contains("NDIS_STATUS_INVALID_DATA"), "{status}");
+    is_clean(&report)
 }
 
 /// The driver itself refuses the name, which Wine's I/O manager does not let through; with a planted fault the descriptor of the device
