@@ -26,13 +26,13 @@ $ErrorActionPreference = 'Stop'
 $rule = 'SoftNDK cable'
 $port = 4789
 
-$device = Get-PnpDevice -PresentOnly | Where-Object { $_.HardwareID -contains 'Root\SoftNdk' } | Select-Object -First 1
-if (-not $device) {
-    throw 'There is no adapter Root\SoftNdk: install.ps1 creates it.'
-}
-$adapter = Get-NetAdapter | Where-Object { $_.PnPDeviceID -eq $device.InstanceId }
-if (-not $adapter) {
-    throw "$($device.FriendlyName) has no network interface: see Get-PnpDevice."
+# It is not listed while it restarts: after Set-NetAdapterAdvancedProperty, for one.
+$deadline = (Get-Date).AddSeconds(30)
+while (-not ($adapter = Get-NetAdapter -InterfaceDescription 'SoftNDK*' -ErrorAction SilentlyContinue | Select-Object -First 1)) {
+    if ((Get-Date) -gt $deadline) {
+        throw 'There is no adapter of SoftNDK: install.ps1 creates it.'
+    }
+    Start-Sleep -Milliseconds 500
 }
 
 if (-not $Local) {
