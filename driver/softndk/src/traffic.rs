@@ -162,7 +162,7 @@ impl Traffic {
         }
     }
 
-    /// Pauses: nothing begins any more. `true`: nothing is in progress.
+    /// Pauses: `begin` refuses from now on. `true`: nothing is in progress.
     pub(crate) fn pause(&self) -> bool {
         self.state.fetch_or(PAUSED, Ordering::AcqRel) == 0
     }

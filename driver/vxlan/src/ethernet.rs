@@ -13,8 +13,8 @@ pub const HEADER: usize = size_of::<EthernetHeader>();
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
-    /// The address of the station at the tunnel end `local`: locally administered, and the same after each start. Two tunnel ends have the
-    /// same one as seldom as two hashes of 40 bits are equal (FNV-1a of 64 bits, folded).
+    /// The address of the station at the tunnel end `local`: locally administered, and equal after each start. Two tunnel ends share one as
+    /// seldom as two hashes of 40 bits are equal (FNV-1a of 64 bits, folded).
     #[must_use]
     pub fn of_tunnel_end(local: IpAddr) -> Self {
         let octets = match local.to_canonical() {

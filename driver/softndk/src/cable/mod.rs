@@ -57,7 +57,7 @@ const UDP: u32 = 8;
 /// A cable, by the adapter's parameters.
 pub(crate) struct Parameters {
     pub(crate) peers: Peers,
-    /// The address and port to which the socket is bound; the peers have the same port.
+    /// The address and port to which the socket is bound; the port is the peers' too.
     pub(crate) local: SocketAddr,
     pub(crate) vni: Vni,
     /// Bytes of the packets that carry the cable's datagrams, at most.
@@ -72,7 +72,7 @@ impl Parameters {
         self.underlay_mtu.saturating_sub(around)
     }
 
-    /// The adapter's address: not made of the NET_LUID's index, which is the same on two machines of one image.
+    /// The adapter's address: not made of the NET_LUID's index, which two machines of one image share.
     pub(crate) fn mac_address(&self) -> MacAddress {
         MacAddress::of_tunnel_end(self.local.ip())
     }
@@ -204,7 +204,7 @@ impl Cable {
         drop(socket);
         // A run may use the socket still.
         unused.wait(passive);
-        // SAFETY: no run uses the socket, and none gets it any more.
+        // SAFETY: no run uses the socket, and a later run does not get it.
         unsafe { kernel.close(passive) };
     }
 

@@ -161,7 +161,7 @@ impl Opener {
         attributes::indicate_link(self.miniport.0, false);
         self.tell(status);
         cable.close_socket(passive);
-        // No callback of that socket runs any more.
+        // The close has waited for the last callback of that socket.
         self.state.lock().dead = false;
     }
 

@@ -1,7 +1,7 @@
 //! TCP, and UDP for the cable, by Winsock Kernel. The ddi pages of wsk.h have the IRQLs, the statuses and the lifetimes.
 //!
 //! Each request contains an IRP and an MDL, so no request fails because this driver has no memory. The driver calls WSK by requests
-//! only; the one event callback that it enables is that of `datagram`.
+//! only; the one event callback that it enables is in `datagram`.
 #![expect(unsafe_code, reason = "calls into netio.sys, with memory that is shared with it")]
 
 pub(crate) mod client;
