@@ -3,7 +3,7 @@
 .SYNOPSIS
     Gives the adapter Root\SoftNdk an IP address, and waits until programs can use it.
 .DESCRIPTION
-    Not yet run on Windows. Nobody is on the adapter's wire, so no DHCP server is: without an address of its own it has one of
+    Not yet run on Windows. No DHCP server is on the adapter's wire, with a cable (set-cable.ps1) or without: the adapter has an address of
     169.254.0.0/16 after a while. The address stays with the adapter; once it is there, the script only waits.
 .PARAMETER Address
     An address of a network that is none of this machine's: its first 24 bits for IPv4, 64 for IPv6.
