@@ -321,13 +321,13 @@ fn two_drivers(tally: &mut Tally) -> Result<()> {
     two_computers::cases(Computers::of(sessions)?, &OURS.underlay(), tally)
 }
 
-/// softndk.sys, whose machine gets the address `CableLocal` after the driver has started.
+/// softndk.sys, whose TCP/IP gets the address `CableLocal` after the driver has started.
 fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
     let mut session = session(&OURS, prefix::Computer::First, mtu)?;
+    let underlay = OURS.underlay();
+    // Linux has the address all the time: only what TCP/IP tells the driver changes.
     let other_has = |session: &mut Session, has: bool| {
-        let address = if has { OURS.underlay() } else { "192.0.2.99".to_owned() };
-        OURS.run(&format!("ip address {} {}/24 dev wire", if has { "add" } else { "del" }, OURS.underlay()))?;
-        session.set_keyword("OtherAddresses", &address)
+        session.set_keyword("OtherAddresses", if has { &underlay } else { "192.0.2.99" })
     };
     other_has(&mut session, false)?;
     session.load()?;
@@ -337,7 +337,11 @@ fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
     check("the link comes up with CableLocal", until_reached(&LINUX, &OURS.address()));
     other_has(&mut session, false)?;
     check("the link goes down with CableLocal", until_unreached(&LINUX, &OURS.address()));
-    ensure!(OURS.run("ss -Huan")?.is_empty(), "the socket is still open");
+    let closed = until(|| {
+        ensure!(OURS.run("ss -Huan")?.is_empty(), "a socket is open");
+        Ok(())
+    });
+    check("its socket is closed", closed);
     other_has(&mut session, true)?;
     check("and comes up again", until_reached(&LINUX, &OURS.address()));
     reaches("softndk.sys", mtu, tally);

@@ -155,11 +155,6 @@ impl Cable {
         Ok(cable)
     }
 
-    /// Has the socket made once this machine has the address. Called in the initialisation and in restarts.
-    pub(crate) fn start(this: &Arc<Self, Windows>, passive: &Passive<'_>) {
-        Opener::start(this, passive);
-    }
-
     /// Closes the cable, and waits until no other thread has it. The adapter is paused, and not restarted after this.
     pub(crate) fn close(this: Arc<Self, Windows>, passive: &Passive<'_>) {
         Opener::stop(&this, passive);

@@ -64,21 +64,6 @@ impl Opener {
         Ok(Self { miniport: Handle(miniport), luid, local, work_item: Handle(work_item), state, stopped })
     }
 
-    /// Registers for notifications, unless the cable is registered, and has the work item look. NDIS serialises the callers: initialisation,
-    /// restarts and halt.
-    pub(super) fn start(cable: &Arc<Cable, Windows>, passive: &Passive<'_>) {
-        let this = &cable.opener;
-        if this.state.lock().notifications.is_none() {
-            let context = Arc::as_ptr(cable).cast_mut().cast();
-            // SAFETY: the adapter keeps the cable until `stop` has dropped the registration.
-            match unsafe { Notifications::start(changed, context, passive) } {
-                Ok(notifications) => this.state.lock().notifications = Some(notifications),
-                Err(status) => this.tell(status),
-            }
-        }
-        Self::queue(cable);
-    }
-
     /// Ends the notifications, and waits for the work item.
     pub(super) fn stop(cable: &Arc<Cable, Windows>, passive: &Passive<'_>) {
         let this = &cable.opener;
@@ -170,6 +155,23 @@ impl Opener {
         if !core::mem::replace(&mut self.state.lock().is_told, true) {
             events::cable_down(self.luid, self.local, status);
         }
+    }
+}
+
+impl Cable {
+    /// Registers for notifications, unless the cable is registered, and has the work item look. NDIS serialises the callers: initialisation,
+    /// restarts and halt.
+    pub(crate) fn start(cable: &Arc<Self, Windows>, passive: &Passive<'_>) {
+        let this = &cable.opener;
+        if this.state.lock().notifications.is_none() {
+            let context = Arc::as_ptr(cable).cast_mut().cast();
+            // SAFETY: the adapter keeps the cable until `stop` has dropped the registration.
+            match unsafe { Notifications::start(changed, context, passive) } {
+                Ok(notifications) => this.state.lock().notifications = Some(notifications),
+                Err(status) => this.tell(status),
+            }
+        }
+        Opener::queue(cable);
     }
 }
 

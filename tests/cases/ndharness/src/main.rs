@@ -125,7 +125,7 @@ enum Command {
     },
     /// Send requests to the device of this computer for a program of another one, `run --beside`, until that has ended.
     ///
-    /// For tests with two computers that are prefixes of Wine on one system. Says where it serves ("serving at ADDRESS:PORT"). Whoever
+    /// For tests with two computers that are prefixes of Wine on one system. Says where it serves ("serving at ADDRESS:PORT"). A program that
     /// connects to it can send the device any request, with any file of the named folder as memory: let no stranger onto the system.
     #[cfg(windows)]
     Agent {

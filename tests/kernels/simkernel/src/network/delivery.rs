@@ -54,7 +54,7 @@ fn end(request: At<Request>) {
     drop(locked);
     if !ended.is_empty() {
         dispatch(ended, None);
-        // Another processor may call the routine of the close before this one calls that of the request.
+        // Another processor may call the close's routine before this one calls the request's.
         for _ in 0..schedule::choose(16) {
             schedule::occasion("complete", request.addr());
         }

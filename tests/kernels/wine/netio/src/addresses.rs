@@ -1,7 +1,7 @@
 //! The table of unicast addresses, and notifications of its changes.
 //!
 //! The adapter's interface has the addresses in the value `TcpipAddresses` of the service's `Parameters` key, which the loader may
-//! change at any time; while somebody wants to be notified it is looked at again and again. Another interface has those in the value
+//! change at any time; a thread of each notification reads it every 10 ms. Another interface has the addresses in the value
 //! `OtherAddresses`, and the adapter's an address that is still being checked for doubles. As many requests for notifications as the value `RefusedWatches` says
 //! fail. It follows the pages `netioapi/*` and the public headers.
 

@@ -111,7 +111,7 @@ impl Tap {
         let polled = |file: &Owned| Polled { file: file.0, events: POLLIN, happened: 0 };
         let mut files = [polled(&self.file), polled(&self.bell)];
         let place = files.as_mut_ptr().expose_provenance();
-        // SAFETY: so many files, which are read and written; -1: without a limit of time.
+        // SAFETY: the number of files is the array's; -1: without a limit of time.
         let result = unsafe { call(Syscall::Poll, [place, files.len(), usize::MAX, 0, 0, 0]) };
         if files[1].happened != 0 {
             return false;

@@ -197,11 +197,11 @@ impl Room {
         indication
     }
 
-    /// Bytes, with so many before and behind them, and their MDL.
+    /// Bytes, with other bytes before and behind them, and their MDL.
     fn mdl(&mut self, shape: &Shape, before: usize, bytes: &[u8], behind: usize, flags: u16) -> *mut MDL {
         let count = before + bytes.len() + behind;
         let start = self.take(shape.misaligned + count).wrapping_add(shape.misaligned);
-        // SAFETY: so many bytes of this block.
+        // SAFETY: within this block.
         unsafe { start.add(before).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         let in_page = start as usize % PAGE;
         let pages = (in_page + count).div_ceil(PAGE);

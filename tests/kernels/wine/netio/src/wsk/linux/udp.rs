@@ -71,7 +71,7 @@ pub(in crate::wsk) fn receive(socket: File, place: &mut [u8; LONGEST]) -> Result
         flags: 0,
     };
     let message = (&raw mut message).expose_provenance();
-    // SAFETY: places for an address and for so many bytes.
+    // SAFETY: places for an address, and for the bytes of the longest datagram.
     let received = unless_later(unsafe { call(Syscall::RecvMsg, [socket as usize, message, 0, 0, 0, 0]) })?;
     if from.si_family() == LINUX_AF_INET6 {
         from.Ipv6.sin6_family = AF_INET6;

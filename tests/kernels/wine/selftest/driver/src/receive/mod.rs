@@ -172,7 +172,7 @@ unsafe fn is_whole(list: *const NET_BUFFER_LIST) -> bool {
     }
 }
 
-/// Indicates a chain of so many lists.
+/// Indicates a chain of this number of lists.
 fn give(first: *mut NET_BUFFER_LIST, count: u32, flags: u32) {
     if flags & RESOURCES == 0 {
         OUT.fetch_add(count, Ordering::AcqRel);

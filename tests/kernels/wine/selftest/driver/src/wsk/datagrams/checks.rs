@@ -49,7 +49,7 @@ impl Pair {
         text.check(enabled == [SUCCESS; 2], "enabling callbacks");
     }
 
-    /// After so many datagrams at each socket.
+    /// The sockets are done after this number of datagrams each.
     unsafe fn end(self, came: [u32; 2], text: &mut Text<'_>) {
         // SAFETY: what was made by `new`.
         unsafe {

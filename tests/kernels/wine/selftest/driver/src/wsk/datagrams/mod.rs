@@ -100,7 +100,7 @@ impl Inbox {
         self.wrong.fetch_or(wrong, Ordering::Relaxed);
     }
 
-    /// Waits until so many datagrams have come. False: they do not.
+    /// Waits until this number of datagrams has come. False: it does not.
     fn wait(&self, count: u32) -> bool {
         self.wait_for(&self.came, count)
     }
