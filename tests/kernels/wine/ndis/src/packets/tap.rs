@@ -37,15 +37,18 @@ const O_RDWR: usize = 2;
 const CLOEXEC: usize = 0o2_000_000;
 const NONBLOCK: usize = 0o4_000;
 const TUNSETIFF: usize = 0x4004_54CA;
+/// Of linux/sockios.h, and the family of an Ethernet address (linux/if_arp.h).
+const SIOCSIFHWADDR: usize = 0x8924;
+const ARPHRD_ETHER: u16 = 1;
 const IFF_TAP: u16 = 2;
 const IFF_NO_PI: u16 = 0x1000;
 const POLLIN: i16 = 1;
 
-/// struct ifreq.
+/// struct ifreq. `kind`: its flags, or the family of its address.
 #[repr(C)]
 struct Request {
     name: [u8; 16],
-    flags: u16,
+    kind: u16,
     rest: [u8; 22],
 }
 
@@ -74,9 +77,10 @@ pub(super) struct Tap {
 }
 
 impl Tap {
-    fn open(name: &str) -> Result<Self, Errno> {
+    /// Opens an interface, and gives it the adapter's address.
+    fn open(name: &str, address: [u8; 6]) -> Result<Self, Errno> {
         const EINVAL: Errno = Errno(22);
-        let mut request = Request { name: [0; 16], flags: IFF_TAP | IFF_NO_PI, rest: [0; 22] };
+        let mut request = Request { name: [0; 16], kind: IFF_TAP | IFF_NO_PI, rest: [0; 22] };
         // With a NUL behind it.
         let place = request.name[..15].get_mut(..name.len()).ok_or(EINVAL)?;
         place.copy_from_slice(name.as_bytes());
@@ -84,9 +88,15 @@ impl Tap {
         // SAFETY: a NUL-terminated path.
         let file = unsafe { call(Syscall::Open, [device, O_RDWR | CLOEXEC | NONBLOCK, 0, 0, 0, 0]) }?;
         let file = Owned(file as File);
-        let request = (&raw mut request).expose_provenance();
-        // SAFETY: a request, which is read and written.
-        unsafe { call(Syscall::Ioctl, [file.0 as usize, TUNSETIFF, request, 0, 0, 0]) }?;
+        let control = |code: usize, request: &mut Request| {
+            let request = (&raw mut *request).expose_provenance();
+            // SAFETY: a request, which is read and written.
+            unsafe { call(Syscall::Ioctl, [file.0 as usize, code, request, 0, 0, 0]) }
+        };
+        control(TUNSETIFF, &mut request)?;
+        request.kind = ARPHRD_ETHER;
+        request.rest[..6].copy_from_slice(&address);
+        control(SIOCSIFHWADDR, &mut request)?;
         let bell = plain(Syscall::EventFd2, 0, [CLOEXEC | NONBLOCK, 0])?;
         Ok(Self { file, bell: Owned(bell as File) })
     }
@@ -146,7 +156,8 @@ impl Slot {
         else {
             return;
         };
-        match Tap::open(&name) {
+        let address = lock(&adapter.attributes).mac_address;
+        match Tap::open(&name, address) {
             Ok(tap) => {
                 let (tap, adapter) = (Arc::new(tap), Arc::clone(adapter));
                 let sender = Arc::clone(&tap);
