@@ -105,18 +105,29 @@ pub(crate) fn register(miniport: NDIS_HANDLE, context: *mut c_void, passive: &Pa
     set(miniport, (&raw mut attributes).cast(), passive)
 }
 
+/// The adapter's Ethernet addresses.
+#[derive(Clone, Copy)]
+pub(crate) struct MacAddresses {
+    pub(crate) permanent: MacAddress,
+    /// The address that an administrator has given the adapter, or the permanent one.
+    pub(crate) current: MacAddress,
+}
+
 /// Sets the general attributes. `connected`: the link is up when the adapter starts.
 pub(crate) fn set_general(
     miniport: NDIS_HANDLE,
-    MacAddress(mac): MacAddress,
+    addresses: MacAddresses,
     mtu: u32,
     connected: bool,
     supported_oids: &'static [u32],
     passive: &Passive<'_>,
 ) -> Result<(), NDIS_STATUS> {
     let (state, speed) = link(connected);
-    let mut address = [0; 32];
-    address.iter_mut().zip(mac).for_each(|(to, from)| *to = from);
+    let padded = |MacAddress(address)| {
+        let mut padded = [0; 32];
+        padded.iter_mut().zip(address).for_each(|(to, from)| *to = from);
+        padded
+    };
     let mut attributes = NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES {
         Header: NDIS_OBJECT_HEADER::new(
             NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
@@ -139,9 +150,9 @@ pub(crate) fn set_general(
             | NDIS_MAC_OPTION_NO_LOOPBACK,
         SupportedPacketFilters: PACKET_FILTERS,
         MaxMulticastListSize: MULTICAST_LIST_SIZE,
-        MacAddressLength: mac.len() as u16,
-        PermanentMacAddress: address,
-        CurrentMacAddress: address,
+        MacAddressLength: size_of::<MacAddress>() as u16,
+        PermanentMacAddress: padded(addresses.permanent),
+        CurrentMacAddress: padded(addresses.current),
         AccessType: NET_IF_ACCESS_BROADCAST,
         DirectionType: NET_IF_DIRECTION_SENDRECEIVE,
         ConnectionType: NET_IF_CONNECTION_DEDICATED,

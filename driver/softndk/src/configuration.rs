@@ -60,6 +60,8 @@ pub(crate) struct Configuration {
     pub(crate) send_timeout: u32,
     /// [`keywords::ADDRESSES`].
     pub(crate) addresses: Slice<IpAddr, Windows>,
+    /// [`keywords::NETWORK_ADDRESS`]. `None`: the key has no address, or one that no station can have.
+    pub(crate) network_address: Option<MacAddress>,
     /// The most bytes of a frame's payload, without a cable: [`keywords::JUMBO_PACKET`] less the Ethernet header.
     pub(crate) mtu: u32,
     /// `None`: [`keywords::CABLE_PEERS`] is empty.
@@ -74,13 +76,15 @@ pub(crate) struct Configuration {
 pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Configuration, NDIS_STATUS> {
     let key = Key::open(miniport, passive)?;
     let mtu = number!(key, keywords::JUMBO_PACKET).saturating_sub(ETHERNET_HEADER);
+    let network_address = key.network_address();
     Ok(Configuration {
         mtu,
+        network_address,
         network_direct: flag!(key, keywords::NETWORK_DIRECT),
         crc: flag!(key, keywords::CRC),
         send_timeout: number!(key, keywords::SEND_TIMEOUT),
         addresses: parse_addresses(key.string(wide!(keywords::ADDRESSES)))?,
-        cable: parse_cable(&key, mtu)?,
+        cable: parse_cable(&key, mtu, network_address)?,
         security: security::descriptor(elements(key.string(wide!(keywords::GROUPS))))?,
     })
 }
@@ -142,6 +146,18 @@ impl Key {
         Some(unsafe { data.IntegerData })
     }
 
+    fn network_address(&self) -> Option<MacAddress> {
+        let (mut status, mut address, mut length) = (STATUS_SUCCESS, null_mut(), 0);
+        // SAFETY: an open configuration, and parameters that outlive the call.
+        unsafe { ndis::NdisReadNetworkAddress(&raw mut status, &raw mut address, &raw mut length, self.0) };
+        if status != STATUS_SUCCESS || length as usize != size_of::<MacAddress>() || address.is_null() {
+            return None;
+        }
+        // SAFETY: as many bytes of NDIS's, which live until the key is closed.
+        let address = unsafe { address.cast::<MacAddress>().read() };
+        (!address.is_group() && !address.is_zero()).then_some(address)
+    }
+
     /// The text of a keyword; empty if the key has no string for the keyword.
     fn string(&self, keyword: &[u16]) -> &[u16] {
         let Some(data) = self.value(keyword, NdisParameterString) else { return &[] };
@@ -181,8 +197,13 @@ fn parse_addresses(list: &[u16]) -> Result<Slice<IpAddr, Windows>, NDIS_STATUS> 
 }
 
 /// The cable's parameters. NDIS_STATUS_INVALID_DATA: `CablePeers` is not a list of other machines' addresses, of one family, each once, at most
-/// [`vxlan::peers::MAX_PEERS`]; or `CableLocal` is no address of one machine and of that family, or one of the peers.
-fn parse_cable(key: &Key, mtu: u32) -> Result<Option<cable::Parameters>, NDIS_STATUS> {
+/// [`vxlan::peers::MAX_PEERS`]; or `CableLocal` is no address of one machine and of that family, or one of the peers; or the adapter would have
+/// the Ethernet address of a peer's.
+fn parse_cable(
+    key: &Key,
+    mtu: u32,
+    network_address: Option<MacAddress>,
+) -> Result<Option<cable::Parameters>, NDIS_STATUS> {
     let text = key.string(wide!(keywords::CABLE_PEERS));
     if elements(text).next().is_none() {
         return Ok(None);
@@ -200,7 +221,7 @@ fn parse_cable(key: &Key, mtu: u32) -> Result<Option<cable::Parameters>, NDIS_ST
     let peers = Peers::parse(text).map_err(|_| invalid)?;
     let local = elements(key.string(wide!(keywords::CABLE_LOCAL))).next().and_then(parse_address).ok_or(invalid)?;
     let local = local.to_canonical();
-    let own = MacAddress::of_tunnel_end(local);
+    let own = network_address.unwrap_or_else(|| MacAddress::of_tunnel_end(local));
     if !peers.may_have(local) || peers.iter().any(|(_, peer)| MacAddress::of_tunnel_end(peer) == own) {
         return Err(invalid);
     }

@@ -23,6 +23,9 @@ pub(crate) const CRC: Flag = Flag { name: "Crc", default: false };
 pub(crate) const SEND_TIMEOUT: Number = Number { name: "SendTimeout", default: 4, min: 0, max: 3600 };
 /// Bytes of the largest frame, with its Ethernet header. With a cable: of the largest frame of the network that carries the cable.
 pub(crate) const JUMBO_PACKET: Number = Number { name: "*JumboPacket", default: 1514, min: 1514, max: 9014 };
+/// The adapter's Ethernet address, which NdisReadNetworkAddress reads.
+#[allow(dead_code, reason = "only the INF names the keyword")]
+pub(crate) const NETWORK_ADDRESS: &str = "NetworkAddress";
 /// The network of the cable (VXLAN Network Identifier).
 pub(crate) const CABLE_VNI: Number = Number { name: "CableVni", default: 1, min: 0, max: 0xFF_FFFF };
 /// The UDP port of the cable, here and at the peers.

@@ -19,8 +19,8 @@ use platform::{Arc, Passive};
 
 use crate::{
     adapter::{Adapter, Parts},
-    attributes,
-    cable::Cable,
+    attributes::{self, MacAddresses},
+    cable::{self, Cable},
     configuration, control, events,
     framework_device::FrameworkDevice,
     host::KernelHost,
@@ -56,16 +56,16 @@ fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<
     let adapter = Adapter::new(miniport, luid)?;
     attributes::register(miniport, Arc::as_ptr(&adapter).cast_mut().cast(), passive)?;
     let configuration = configuration::read(miniport, passive)?;
-    let (mut mac, mut mtu) = (attributes::mac_address(luid), configuration.mtu);
-    if let Some(parameters) = &configuration.cable {
-        let cable = Cable::new(miniport, luid, parameters, adapter.traffic().clone());
-        let cable = cable.map_err(|_| NDIS_STATUS_RESOURCES)?;
-        adapter.add_cable(cable);
-        (mac, mtu) = (parameters.mac_address(), parameters.mtu());
+    let cable = configuration.cable.as_ref();
+    let permanent = cable.map_or_else(|| attributes::mac_address(luid), cable::Parameters::mac_address);
+    let addresses = MacAddresses { permanent, current: configuration.network_address.unwrap_or(permanent) };
+    if let Some(parameters) = cable {
+        let cable = Cable::new(miniport, luid, addresses.current, parameters, adapter.traffic().clone());
+        adapter.add_cable(cable.map_err(|_| NDIS_STATUS_RESOURCES)?);
     }
+    let mtu = cable.map_or(configuration.mtu, cable::Parameters::mtu);
     adapter.set_mtu(mtu);
-    let connected = configuration.cable.is_none();
-    attributes::set_general(miniport, mac, mtu, connected, &oid::SUPPORTED_OIDS, passive)?;
+    attributes::set_general(miniport, addresses, mtu, cable.is_none(), &oid::SUPPORTED_OIDS, passive)?;
     let provider = adapter.provider().clone();
     configuration.addresses.iter().try_for_each(|&address| provider.add_address(address))?;
     provider.want_crc(configuration.crc);

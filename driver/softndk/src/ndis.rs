@@ -64,6 +64,12 @@ unsafe extern "system" {
         Keyword: *mut UNICODE_STRING,
         ParameterType: NDIS_PARAMETER_TYPE,
     );
+    pub(crate) fn NdisReadNetworkAddress(
+        Status: *mut NDIS_STATUS,
+        NetworkAddress: *mut *mut c_void,
+        NetworkAddressLength: *mut u32,
+        ConfigurationHandle: NDIS_HANDLE,
+    );
     pub(crate) fn NdisCloseConfiguration(ConfigurationHandle: NDIS_HANDLE);
     pub(crate) fn NdisRegisterDeviceEx(
         NdisObjectHandle: NDIS_HANDLE,

@@ -274,6 +274,9 @@ pub fn cable() -> Result<ExitCode> {
         driver(mtu, &mut tally)?;
         drop(network);
     }
+    let network = Network::build(1500, &[OURS])?;
+    network_address(&mut tally)?;
+    drop(network);
     let network = Network::build(1500, &[OURS, OTHER])?;
     let played = step("playing every case between two computers over the cable", || two_drivers(&mut tally));
     tally.check("every case holds between two drivers, over the addresses of their adapters", played);
@@ -319,6 +322,23 @@ fn two_drivers(tally: &mut Tally) -> Result<()> {
     sessions.iter_mut().try_for_each(Session::load)?;
     until_reached(&OURS, &OTHER.address())?;
     two_computers::cases(Computers::of(sessions)?, &OURS.underlay(), tally)
+}
+
+/// An address that an administrator gives the adapter, and one that no station can have.
+fn network_address(tally: &mut Tally) -> Result<()> {
+    let mut session = session(&OURS, prefix::Computer::First, 1500)?;
+    for (given, expected) in [("02-00-5E-00-53-01", "02:00:5e:00:53:01"), ("03-00-5E-00-53-01", &*OURS.mac_address())] {
+        session.set_keyword("NetworkAddress", given)?;
+        session.load()?;
+        let has_address = until_reached(&LINUX, &OURS.address()).and_then(|()| {
+            let neighbour = LINUX.run(&format!("ip neighbour show {}", OURS.address()))?;
+            ensure!(neighbour.contains(expected), "{neighbour}");
+            Ok(())
+        });
+        tally.check(&format!("with NetworkAddress {given} the adapter has the address {expected}"), has_address);
+        is_clean(&session.unload()?)?;
+    }
+    Ok(())
 }
 
 /// softndk.sys, whose TCP/IP gets the address `CableLocal` after the driver has started.

@@ -72,7 +72,7 @@ impl Parameters {
         self.underlay_mtu.saturating_sub(around)
     }
 
-    /// The adapter's address: not made of the NET_LUID's index, which two machines of one image share.
+    /// The adapter's permanent address: not made of the NET_LUID's index, which two machines of one image share.
     pub(crate) fn mac_address(&self) -> MacAddress {
         MacAddress::of_tunnel_end(self.local.ip())
     }
@@ -127,12 +127,13 @@ impl Cable {
     pub(crate) fn new(
         miniport: NDIS_HANDLE,
         luid: u64,
+        address: MacAddress,
         parameters: &Parameters,
         traffic: Arc<Traffic, Windows>,
     ) -> Result<Arc<Self, Windows>, OutOfMemory> {
         let Parameters { peers, local, vni, .. } = parameters;
         let fdb = Fdb::new(Slice::filled(SETS, EMPTY)?);
-        let vtep = Vtep::new(*vni, parameters.mac_address(), parameters.mtu() as usize, peers.clone(), fdb);
+        let vtep = Vtep::new(*vni, address, parameters.mtu() as usize, peers.clone(), fdb);
         let length = (parameters.mtu() as usize).saturating_add(HEADER).saturating_add(header::HEADER);
         let transmit = Transmit::new(length, vtep.header())?;
         let mut addresses = Slice::filled(peers.iter().count(), SOCKADDR_INET::ZERO)?;

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::file::Inf;
 use super::install::INSTALL;
 use super::keywords::{
-    ADDRESSES, CABLE_LOCAL, CABLE_PEERS, CABLE_PORT, CABLE_VNI, CRC, GROUPS, JUMBO_PACKET, NETWORK_DIRECT, SEND_TIMEOUT,
+    ADDRESSES, CABLE_LOCAL, CABLE_PEERS, CABLE_PORT, CABLE_VNI, CRC, GROUPS, JUMBO_PACKET, NETWORK_ADDRESS,
+    NETWORK_DIRECT, SEND_TIMEOUT,
 };
 use super::named;
 
@@ -95,7 +96,7 @@ pub(super) fn of_the_driver(inf: &Inf) -> Vec<String> {
     let numbers = [JUMBO_PACKET, SEND_TIMEOUT, CABLE_PORT, CABLE_VNI]
         .map(|number| (number.name, [number.default, number.min, number.max].map(|number| number.to_string())));
     let mut wanted = BTreeMap::from([(TECHNOLOGY, "1")]);
-    wanted.extend([ADDRESSES, CABLE_LOCAL, CABLE_PEERS, GROUPS].map(|text| (text, "")));
+    wanted.extend([ADDRESSES, CABLE_LOCAL, CABLE_PEERS, GROUPS, NETWORK_ADDRESS].map(|text| (text, "")));
     wanted.extend(numbers.iter().map(|(name, [default, ..])| (*name, &**default)));
     wanted.extend([NETWORK_DIRECT, CRC].map(|flag| (flag.name, digit(flag.default))));
     let offered = parameters(inf);

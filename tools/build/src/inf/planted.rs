@@ -83,7 +83,7 @@ const FAULTS: [(&str, &str, &str); 73] = [
     ("files", "[Files]\nsoftndk.sys", "[Files]\nsoftndk.sys\nsoftnd.dll"),
     ("files", "softndk.sys = 1", "softndk.sys = 2"),
     ("sections", "[NetworkDirect]", "[NetworkDirekt]"),
-    ("strings", "Always        = \"Always\"\n", ""),
+    ("strings", "Always         = \"Always\"\n", ""),
     ("strings", "[Strings]", "[Strings]\nSpare = \"Spare\""),
 ];
 
