@@ -1,7 +1,7 @@
 #Requires -RunAsAdministrator
 <#
 .SYNOPSIS
-    Removes the adapters Root\SoftNdk, then the driver from the driver store.
+    Removes the adapters Root\SoftNdk, then the driver from the driver store, and the scripts' rules of Windows Firewall.
 .DESCRIPTION
     Not yet run on Windows. Programs that use the adapter see it go, as they would a network card. What `ndharness provider install`
     entered into the Winsock catalog stays: `ndharness provider remove` takes it out.
@@ -34,6 +34,7 @@ foreach ($driver in $drivers) {
     }
     $restart = $restart -or $LASTEXITCODE -eq 3010
 }
+Remove-NetFirewallRule -Group SoftNDK -ErrorAction SilentlyContinue
 Write-Output "Removed: $($devices.Count) adapters, $($drivers.Count) driver packages."
 if ($restart) {
     Write-Warning 'Something is still in use: Windows has to be restarted before all is gone.'

@@ -4,18 +4,22 @@
     Gives the adapter Root\SoftNdk an IP address, and waits until programs can use it.
 .DESCRIPTION
     Not yet run on Windows. No DHCP server is on the adapter's wire, with a cable (set-cable.ps1) or without: the adapter has an address of
-    169.254.0.0/16 after a while. The address stays with the adapter; once it is there, the script only waits.
+    169.254.0.0/16 after a while. The address stays with the adapter; once it is there, the script only waits. The adapter's network becomes Private:
+    Windows takes a network without a gateway for Public, and shares nothing there.
 .PARAMETER Address
     An address of a network that is none of this machine's: its first 24 bits for IPv4, 64 for IPv6.
+.PARAMETER Port
+    TCP ports on which consumers listen, for SMB 445 and 5445: Windows Firewall lets the machines of the adapter's networks in to them.
 .EXAMPLE
-    .\set-address.ps1 10.77.0.1
+    .\set-address.ps1 10.77.0.1 -Port 445, 5445
 .EXAMPLE
     .\set-address.ps1 fd00:77::1
 #>
 [CmdletBinding()]
 param(
     [Parameter(Mandatory, Position = 0)]
-    [ipaddress] $Address
+    [ipaddress] $Address,
+    [uint16[]] $Port
 )
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
@@ -56,5 +60,22 @@ if (-not (Get-Held)) {
 # Until then TCP/IP looks for another machine that has it, and the driver does not take it.
 $null = Wait-For "$Address to be preferred" {
     Get-Held | Where-Object { $_.AddressState -eq 'Preferred' }
+}
+try {
+    $network = Wait-For "Windows to name the network of $($adapter.Name)" {
+        Get-NetConnectionProfile -InterfaceIndex $adapter.ifIndex -ErrorAction SilentlyContinue
+    }
+    if ($network.NetworkCategory -eq 'Public') {
+        Set-NetConnectionProfile -InterfaceIndex $adapter.ifIndex -NetworkCategory Private
+    }
+} catch {
+    Write-Warning "The network of $($adapter.Name) stays as it is: $_"
+}
+if ($Port) {
+    $rule = 'SoftNDK consumers'
+    Remove-NetFirewallRule -DisplayName $rule -ErrorAction SilentlyContinue
+    # Without a program: the sockets are the system process's.
+    $null = New-NetFirewallRule -DisplayName $rule -Group SoftNDK -Direction Inbound -Protocol TCP -LocalPort $Port `
+        -InterfaceAlias $adapter.Name -RemoteAddress LocalSubnet -Action Allow
 }
 Write-Output "$($adapter.Name) has $Address."

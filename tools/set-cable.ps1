@@ -56,7 +56,8 @@ Set-NetAdapterAdvancedProperty -Name $adapter.Name -RegistryKeyword CableLocal -
 Set-NetAdapterAdvancedProperty -Name $adapter.Name -RegistryKeyword CablePeers -RegistryValue $peers
 
 Remove-NetFirewallRule -DisplayName $rule -ErrorAction SilentlyContinue
-$null = New-NetFirewallRule -DisplayName $rule -Direction Inbound -Protocol UDP -LocalPort $port -RemoteAddress ($peers -split ',') -Action Allow
+$null = New-NetFirewallRule -DisplayName $rule -Group SoftNDK -Direction Inbound -Protocol UDP -LocalPort $port `
+    -RemoteAddress ($peers -split ',') -Action Allow
 
 if ($Local.AddressFamily -eq 'InterNetwork') { $mtu = 1450 } else { $mtu = 1430 }
 Write-Output "$($adapter.Name) is joined to $peers, from $Local."

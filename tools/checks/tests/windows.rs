@@ -169,7 +169,7 @@ fn unknown_commands(script: &str) -> Vec<String> {
 
 /// Cmdlets of Windows PowerShell 5.1 and its modules for Windows, programs of Windows, and those that the workflow installs or finds
 /// on a runner.
-const COMMANDS: [&str; 48] = [
+const COMMANDS: [&str; 50] = [
     "Add-Content",
     "Compress-Archive",
     "Confirm-SecureBootUEFI",
@@ -184,6 +184,7 @@ const COMMANDS: [&str; 48] = [
     "Get-Date",
     "Get-NetAdapter",
     "Get-NetAdapterRdma",
+    "Get-NetConnectionProfile",
     "Get-NetIPAddress",
     "Get-NetIPInterface",
     "Get-PnpDevice",
@@ -201,6 +202,7 @@ const COMMANDS: [&str; 48] = [
     "Resolve-Path",
     "Select-Object",
     "Set-NetAdapterAdvancedProperty",
+    "Set-NetConnectionProfile",
     "Set-StrictMode",
     "Split-Path",
     "Start-Sleep",
