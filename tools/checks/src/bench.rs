@@ -24,16 +24,19 @@ pub fn build() -> Result<PathBuf> {
 pub struct Wanted {
     /// Print JSON instead of the table
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// Only the groups whose names contain this: messages, write, wake, threads, queue-pairs, tokens; with --wire: idle, writes, round-trips
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
     /// Measure two devices connected by TCP, beside plain TCP, and write target/report/wire.json
     #[arg(long)]
     wire: bool,
+    /// Measure TCP over the adapter under Wine, beside VXLAN of Linux, and write target/report/cable.json
+    #[arg(long, conflicts_with_all = ["wire", "only"])]
+    pub cable: bool,
     /// Fail if a target is missed
     #[arg(long)]
-    check: bool,
+    pub check: bool,
 }
 
 /// Measures, prints a table or JSON, and writes target/report/bench.json.

@@ -129,6 +129,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Run => run::run()?,
         Task::Test { full } => return test::test(full),
         Task::Promises(wanted) => promises::print(&wanted)?,
+        Task::Bench(wanted) if wanted.cable => return cable::bench::bench(&wanted),
         Task::Bench(wanted) => bench::bench(&wanted)?,
         Task::Interop { inside: true, .. } => return interop::every_side(),
         Task::Interop { json, .. } => return interop::interop(json),

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
@@ -17,6 +18,7 @@ pub(crate) fn send(to: SocketAddr, bytes: u64) -> Result<()> {
     let mut stream = TcpStream::connect(to).with_context(|| format!("cannot connect to {to}"))?;
     let block: Vec<u8> = (0..PERIOD * 256).map(byte).collect();
     let mut left = bytes;
+    let start = Instant::now();
     while left > 0 {
         let part = block.get(..left.min(block.len() as u64) as usize).unwrap_or_default();
         stream.write_all(part)?;
@@ -26,7 +28,7 @@ pub(crate) fn send(to: SocketAddr, bytes: u64) -> Result<()> {
     let mut counted = String::new();
     stream.read_to_string(&mut counted)?;
     ensure!(counted == bytes.to_string(), "sent {bytes} bytes, and the receiver has {counted:?}");
-    println!("{bytes} bytes");
+    println!("{bytes} bytes in {} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 

@@ -2,10 +2,12 @@
 //!
 //! Ours is softndk.sys under Wine, or the crate `vxlan` in a process (tests/clients/tunnel). TCP/IP behind it is Linux's, by a TAP interface.
 
+pub mod bench;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -221,20 +223,25 @@ fn until(what: impl Fn() -> Result<()>) -> Result<()> {
 
 /// Sends `bytes` over TCP; the receiver compares each.
 fn stream(from: &Computer, to: &Computer, bytes: u64) -> Result<()> {
+    stream_of(&program(), from, to, bytes).map(|_| ())
+}
+
+/// As [`stream`], by a build of the program. What the sender says.
+fn stream_of(program: &Path, from: &Computer, to: &Computer, bytes: u64) -> Result<String> {
     let at = format!("{}:5001", to.address());
     let mut receiver = to.command("");
-    let mut receiver = receiver.arg(program()).args(["receive", &at]).stdout(Stdio::piped()).spawn()?;
+    let mut receiver = receiver.arg(program).args(["receive", &at]).stdout(Stdio::piped()).spawn()?;
     let mut ready = String::new();
     BufReader::new(receiver.stdout.take().context("no output")?).read_line(&mut ready)?;
     let mut sender = from.command("");
-    let sent = output(sender.arg(program()).args(["send", &at, &bytes.to_string()]));
+    let sent = output(sender.arg(program).args(["send", &at, &bytes.to_string()]));
     if sent.is_err() {
         receiver.kill()?;
     }
     let received = receiver.wait()?;
-    sent?;
+    let sent = sent?;
     ensure!(received.success(), "the receiver ended with {received}");
-    Ok(())
+    Ok(sent)
 }
 
 /// Captures what `filter` lets pass at an interface of ours while `what` is done, and returns the file.

@@ -1,0 +1,142 @@
+//! `cargo xtask bench --cable`: TCP over the adapter of softndk.sys under Wine, beside TCP over VXLAN of Linux's kernel, in turns.
+//!
+//! Both ends of both are Linux's TCP/IP, in network namespaces of one machine, and neither has an offload. A figure is the median of the turns.
+
+use std::fs;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, ensure};
+use build::command::{cargo, output, run, step};
+use build::{dist, paths, setup};
+use checks::bench::Wanted;
+use serde_json::json;
+
+use super::{Computer, LINUX, MEBIBYTE, Network, OTHER, OURS, PACKAGES, is_clean, session, stream_of, until_reached};
+use crate::prefix;
+
+const TURNS: usize = 7;
+/// Bytes of a stream.
+const BYTES: u64 = 256 * MEBIBYTE;
+/// The network that carries the datagrams.
+const MTU: u32 = 1500;
+
+/// A figure of the adapter, beside the reference.
+struct Figure {
+    name: &'static str,
+    unit: &'static str,
+    device: f64,
+    reference: f64,
+    /// What is compared, and its bound.
+    compared: f64,
+    bound: Bound,
+}
+
+enum Bound {
+    /// The ratio of both is at least this.
+    Ratio(f64),
+    /// The device takes this much more at most.
+    More(f64),
+}
+
+impl Figure {
+    fn of_rates(name: &'static str, device: Vec<f64>, reference: Vec<f64>, bound: f64) -> Self {
+        let (device, reference) = (median(device), median(reference));
+        Self { name, unit: "MiB/s", device, reference, compared: device / reference, bound: Bound::Ratio(bound) }
+    }
+
+    fn of_times(name: &'static str, device: Vec<f64>, reference: Vec<f64>, bound: f64) -> Self {
+        let (device, reference) = (median(device), median(reference));
+        Self { name, unit: "us", device, reference, compared: device - reference, bound: Bound::More(bound) }
+    }
+
+    fn is_met(&self) -> bool {
+        match self.bound {
+            Bound::Ratio(least) => self.compared >= least,
+            Bound::More(most) => self.compared <= most,
+        }
+    }
+
+    fn line(&self) -> String {
+        let Self { name, unit, device, reference, compared, .. } = self;
+        let verdict = if self.is_met() { "met" } else { "missed" };
+        let target = match self.bound {
+            Bound::Ratio(least) => format!("{compared:.2} times, at least {least}"),
+            Bound::More(most) => format!("{compared:.1} {unit} more, at most {most}"),
+        };
+        format!("{name:24} {device:8.1} {unit:5}  VXLAN of Linux {reference:8.1} {unit:5}  {target}: {verdict}")
+    }
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or_default()
+}
+
+/// Measures, prints a table or JSON, and writes target/report/cable.json.
+pub fn bench(wanted: &Wanted) -> Result<ExitCode> {
+    setup::provide(&PACKAGES)?;
+    let build = ["build", "--release", "--package", "tunnel"];
+    step("building the streams", || run(cargo(&paths::root()).args(build)))?;
+    dist::build()?;
+    let network = Network::build(MTU, &[OURS])?;
+    for computer in [LINUX, OTHER] {
+        computer.run("ethtool -K cable gso off tso off gro off")?;
+    }
+    let mut session = session(&OURS, prefix::Computer::First, MTU)?;
+    session.load()?;
+    until_reached(&LINUX, &OURS.address())?;
+    let figures = step("measuring", measure)?;
+    let report = session.unload()?;
+    drop(network);
+    is_clean(&report)?;
+    let as_json = |figure: &Figure| {
+        let Figure { name, unit, device, reference, compared, .. } = figure;
+        json!({ "name": name, "unit": unit, "value": device, "reference_value": reference, "compared": compared, "met": figure.is_met() })
+    };
+    let text = serde_json::to_string_pretty(&figures.iter().map(as_json).collect::<Vec<_>>())? + "\n";
+    let path = paths::root().join("target/report/cable.json");
+    fs::create_dir_all(path.parent().context("a report without a folder")?)?;
+    fs::write(&path, &text)?;
+    if wanted.json {
+        print!("{text}");
+    } else {
+        figures.iter().for_each(|figure| println!("{}", figure.line()));
+        println!("report: {}", path.display());
+    }
+    Ok(if !wanted.check || figures.iter().all(Figure::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn measure() -> Result<Vec<Figure>> {
+    let [mut out, mut back, mut between] = [const { Vec::new() }; 3];
+    let [mut asked, mut beside] = [const { Vec::new() }; 2];
+    for _ in 0..TURNS {
+        out.push(rate(&OURS, &LINUX)?);
+        between.push(rate(&OTHER, &LINUX)?);
+        back.push(rate(&LINUX, &OURS)?);
+        asked.push(round_trip(&LINUX, &OURS)?);
+        beside.push(round_trip(&LINUX, &OTHER)?);
+    }
+    Ok(vec![
+        Figure::of_rates("TCP stream out", out, between.clone(), 0.35),
+        Figure::of_rates("TCP stream in", back, between, 0.35),
+        Figure::of_times("round trip of a ping", asked, beside, 15.0),
+    ])
+}
+
+/// MiB/s of a stream.
+fn rate(from: &Computer, to: &Computer) -> Result<f64> {
+    let sent = stream_of(&paths::root().join("target/release/tunnel"), from, to, BYTES)?;
+    let seconds = sent.split_once(" bytes in ").and_then(|(_, time)| time.trim().strip_suffix(" s"));
+    let seconds: f64 = seconds.with_context(|| format!("the sender says {sent:?}"))?.parse()?;
+    Ok(BYTES as f64 / MEBIBYTE as f64 / seconds)
+}
+
+/// Microseconds of a ping's round trip, the mean of many.
+fn round_trip(from: &Computer, to: &Computer) -> Result<f64> {
+    let said = output(&mut from.command(&format!("ping -n -q -c 500 -i 0.002 {}", to.address())))?;
+    let times = said.lines().find_map(|line| line.strip_prefix("rtt min/avg/max/mdev = "));
+    let mean = times.and_then(|times| times.split('/').nth(1));
+    let milliseconds: f64 = mean.with_context(|| format!("ping says {said:?}"))?.parse()?;
+    ensure!(said.contains(" 0% packet loss"), "{said}");
+    Ok(milliseconds * 1000.0)
+}
