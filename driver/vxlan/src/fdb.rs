@@ -28,8 +28,9 @@ pub struct FdbEntry {
 }
 
 impl FdbEntry {
-    /// The clock may wrap.
-    const fn age(&self, now: u32) -> u32 {
+    /// Seconds since the peer sent the station's last frame. The clock may wrap.
+    #[must_use]
+    pub const fn age(&self, now: u32) -> u32 {
         now.wrapping_sub(self.updated)
     }
 }
@@ -72,9 +73,16 @@ impl<S: AsRef<[Set]> + AsMut<[Set]>> Fdb<S> {
         }
     }
 
+    /// The address at a place, which is below [`CAPACITY`]. `None`: the place is empty, or its address too old.
+    #[must_use]
+    pub fn at(&self, place: usize, now: u32) -> Option<FdbEntry> {
+        let entry = self.sets.as_ref().get(place / WAYS)?.get(place % WAYS).copied().flatten()?;
+        (entry.age(now) < AGEING_SECONDS).then_some(entry)
+    }
+
     /// The addresses that are not too old.
     pub fn entries(&self, now: u32) -> impl Iterator<Item = FdbEntry> + '_ {
-        self.sets.as_ref().iter().flatten().flatten().copied().filter(move |entry| entry.age(now) < AGEING_SECONDS)
+        (0..CAPACITY).filter_map(move |place| self.at(place, now))
     }
 }
 

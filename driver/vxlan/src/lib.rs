@@ -12,6 +12,7 @@
 //! | [`fdb`] | the forwarding database: behind which peer an address is |
 //! | [`peers`] | the list of peers, as an administrator writes it |
 //! | [`vtep`] | the tunnel end |
+//! | [`drops`] | counts of what went no further |
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -22,6 +23,7 @@
     clippy::arithmetic_side_effects
 )]
 
+pub mod drops;
 pub mod ethernet;
 pub mod fdb;
 pub mod header;

@@ -33,6 +33,20 @@ pub enum Dropped {
     OwnAddress,
 }
 
+impl Dropped {
+    /// All reasons, in their order.
+    pub const ALL: [Self; 8] = [
+        Self::Stranger,
+        Self::NotVxlan,
+        Self::OtherVni,
+        Self::Short,
+        Self::Long,
+        Self::VlanTag,
+        Self::InvalidSource,
+        Self::OwnAddress,
+    ];
+}
+
 /// To which peers a frame goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use proptest::prelude::*;
+use vxlan::drops::Drops;
 use vxlan::ethernet::{EthernetHeader, MacAddress};
 use vxlan::fdb::{AGEING_SECONDS, CAPACITY, EMPTY, Fdb, SETS, Set};
 use vxlan::header::{self, Vni};
@@ -104,6 +105,15 @@ fn what_is_dropped_teaches_nothing() {
 }
 
 #[test]
+fn each_reason_has_a_count_of_its_own() {
+    let drops = Drops::default();
+    for (times, why) in Dropped::ALL.into_iter().enumerate() {
+        (0..=times).for_each(|_| drops.count(why));
+    }
+    assert_eq!(Dropped::ALL.map(|why| drops.of(why)), [1, 2, 3, 4, 5, 6, 7, 8]);
+}
+
+#[test]
 fn lists_of_peers() {
     let addresses = |text| Peers::parse(text).map(|peers| peers.iter().map(|(_, peer)| peer).collect::<Vec<_>>());
     assert_eq!(addresses(" "), Ok(vec![]));
@@ -155,6 +165,14 @@ proptest! {
                 let expected = (now.wrapping_sub(*updated) < AGEING_SECONDS).then(|| index(*peer));
                 prop_assert_eq!(fdb.lookup(address(*station), now), expected);
             }
+            // Its places have each known address once.
+            let mut shown: Vec<_> = (0..CAPACITY).filter_map(|place| fdb.at(place, now)).collect();
+            shown.sort_by_key(|entry| entry.address.0);
+            let mut known: Vec<_> = map.iter().filter(|(_, (_, updated))| now.wrapping_sub(*updated) < AGEING_SECONDS).collect();
+            known.sort_unstable();
+            let known = known.into_iter().map(|(station, (peer, updated))| (address(*station), index(*peer), now.wrapping_sub(*updated)));
+            prop_assert!(shown.iter().map(|entry| (entry.address, entry.peer, entry.age(now))).eq(known), "{:?}", shown);
+            prop_assert_eq!(fdb.at(CAPACITY, now), None);
         }
     }
 
