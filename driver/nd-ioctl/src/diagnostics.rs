@@ -9,12 +9,14 @@ use core::sync::atomic::Ordering;
 use ndk_abi::describe::ZeroInit;
 use ndk_abi::sockaddr::SOCKADDR_INET;
 use ndk_abi::softndk_ioctl::{
-    SOFTNDK_ADAPTER, SOFTNDK_ADAPTER_ENABLED, SOFTNDK_COUNTER, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY,
-    SOFTNDK_IOCTL_VERSION, SOFTNDK_LIST, SOFTNDK_LIST_END, SOFTNDK_LIST_PLACES, SOFTNDK_LIST_QUERY,
+    SOFTNDK_ADAPTER, SOFTNDK_ADAPTER_ENABLED, SOFTNDK_CABLE, SOFTNDK_CABLE_FDB, SOFTNDK_CABLE_LENGTH,
+    SOFTNDK_CABLE_PEERS, SOFTNDK_COUNTER, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_IOCTL_VERSION,
+    SOFTNDK_LIST, SOFTNDK_LIST_END, SOFTNDK_LIST_PLACES, SOFTNDK_LIST_QUERY,
 };
+use ndk_abi::status::STATUS_BUFFER_TOO_SMALL;
 use zerocopy::{Immutable, IntoBytes};
 
-use crate::decode::{Reply, input, output, overflow, room_for};
+use crate::decode::{Failure, Reply, input, output, overflow, room_for};
 use crate::device_state::DeviceState;
 use crate::{Host, Request};
 
@@ -99,6 +101,46 @@ pub(crate) fn counters<H: Host>(device: &DeviceState<H>, request: &mut H::Reques
 #[inline(never)]
 pub(crate) fn endpoints<H: Host>(device: &DeviceState<H>, request: &mut H::Request) -> Reply {
     part(request, |place| device.host.endpoint(place))
+}
+
+/// SOFTNDK_CABLE: the cable, its peers and its forwarding database, which are written into the output one by one.
+#[inline(never)]
+pub(crate) fn cable<H: Host>(device: &DeviceState<H>, request: &mut H::Request) -> Reply {
+    input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
+    if request.output_length() < SOFTNDK_CABLE_LENGTH {
+        return Err(overflow(SOFTNDK_CABLE_LENGTH));
+    }
+    let host = &device.host;
+    let mut used = size_of::<SOFTNDK_CABLE>();
+    let mut cable = SOFTNDK_CABLE::ZERO;
+    if let Some(found) = host.cable() {
+        cable = found;
+        let peers = (0..SOFTNDK_CABLE_PEERS).map_while(|place| host.cable_peer(place as usize));
+        cable.PeerCount = append(request, &mut used, peers)?;
+        let entries = (0..SOFTNDK_CABLE_FDB).filter_map(|place| host.cable_fdb_entry(place as usize));
+        cable.FdbCount = append(request, &mut used, entries)?;
+    }
+    cable.Version = SOFTNDK_IOCTL_VERSION;
+    cable.Size = size_of::<SOFTNDK_CABLE>() as u32;
+    output(request, &cable)?;
+    Ok(used)
+}
+
+/// Writes `entries` behind the `used` bytes of the output, which has room for them, and returns their number.
+fn append<T: IntoBytes + Immutable>(
+    request: &mut impl Request,
+    used: &mut usize,
+    entries: impl Iterator<Item = T>,
+) -> Result<u32, Failure> {
+    let mut count = 0_u32;
+    for entry in entries {
+        let end = used.saturating_add(size_of::<T>());
+        let room = request.output().get_mut(*used..end).ok_or(STATUS_BUFFER_TOO_SMALL)?;
+        room.copy_from_slice(entry.as_bytes());
+        *used = end;
+        count = count.saturating_add(1);
+    }
+    Ok(count)
 }
 
 /// Writes the whole structure, or fails with STATUS_BUFFER_OVERFLOW and its length.

@@ -6,7 +6,8 @@ use core::net::IpAddr;
 use ndk_abi::ndis::NDIS_NDK_CAPABILITIES;
 use ndk_abi::ndkpi::NDK_ADAPTER_INFO;
 use ndk_abi::softndk_ioctl::{
-    SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
+    SOFTNDK_CABLE, SOFTNDK_CABLE_PEER, SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_FDB_ENTRY, SOFTNDK_TEST_LINK,
+    SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
 };
 use ndk_abi::status::{NTSTATUS, STATUS_NOT_SUPPORTED};
 use ndk_consumer::{AdapterSource, Pinned};
@@ -87,6 +88,22 @@ pub unsafe trait Host: AdapterSource<<Self as Host>::Platform> + Send + Sync + '
     /// Entry number `place` of the adapter's table of addresses in use; `Some(None)`: the entry has no endpoint to list; `None`: the table
     /// has no such entry. An endpoint stays at its place. A lock is held for this one entry only. IRQL PASSIVE.
     fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>>;
+
+    /// The adapter's cable; `Version`, `Size`, `PeerCount` and `FdbCount` are not used. `None`: the adapter has no cable. IRQL PASSIVE.
+    fn cable(&self) -> Option<SOFTNDK_CABLE> {
+        None
+    }
+
+    /// Peer number `place` of the cable; `None` behind the last one. IRQL PASSIVE.
+    fn cable_peer(&self, _place: usize) -> Option<SOFTNDK_CABLE_PEER> {
+        None
+    }
+
+    /// Entry number `place` of the cable's forwarding database, which has SOFTNDK_CABLE_FDB places; `None`: the place is empty. A lock is
+    /// held for this one entry only. IRQL PASSIVE.
+    fn cable_fdb_entry(&self, _place: usize) -> Option<SOFTNDK_FDB_ENTRY> {
+        None
+    }
 
     /// Runs a scenario of the test consumer and waits for its end. STATUS_NOT_SUPPORTED: the host has no test consumer.
     fn test_smb_direct(

@@ -2,10 +2,10 @@
 
 use std::{thread, time::Duration};
 
-use ndk_abi::{nd_ioctl::*, softndk_ioctl::*, status::*};
+use ndk_abi::{describe::ZeroInit, nd_ioctl::*, sockaddr::SOCKADDR_INET, softndk_ioctl::*, status::*};
 use simkernel::{boot, watchdog};
-use users::{User, World, start, user::bind, world::Case};
-use zerocopy::IntoBytes;
+use users::{User, World, host::Cable, start, user::bind, world::Case};
+use zerocopy::{FromBytes, IntoBytes};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -165,5 +165,51 @@ fn lists_go_on_where_they_ended() {
     for far in [SOFTNDK_LIST_PLACES, 1 << 30, SOFTNDK_LIST_END - 1, SOFTNDK_LIST_END] {
         let (list, entries) = part(&observer, far, 8);
         assert_eq!((list.Next, entries.len()), (SOFTNDK_LIST_END, 0), "from {far:#x} on");
+    }
+}
+
+#[test]
+fn a_cable_is_shown_with_its_peers_and_its_forwarding_database() {
+    let _session = boot();
+    let device = start();
+    let user = User::stranger(&device);
+    let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: 1, Reserved: 0 };
+    let look = || {
+        let answer = user.send_bytes(IOCTL_SOFTNDK_CABLE, query.as_bytes(), SOFTNDK_CABLE_LENGTH);
+        assert_eq!(answer.wait(), STATUS_SUCCESS);
+        answer.output()
+    };
+    let none = SOFTNDK_CABLE { Version: 1, Size: size_of::<SOFTNDK_CABLE>() as u32, ..ZeroInit::ZERO };
+    assert_eq!(look(), none.as_bytes());
+
+    let peer = |host: u8| SOFTNDK_CABLE_PEER {
+        Address: SOCKADDR_INET::new(([192, 0, 2, host], 0).into()),
+        Reserved: 0,
+        Sent: host.into(),
+        Received: u64::from(host) << 40,
+    };
+    let entry = |station: u8| SOFTNDK_FDB_ENTRY {
+        MacAddress: [2, 0, 0, 0, 0, station],
+        Reserved: 0,
+        Peer: 1,
+        Age: station.into(),
+    };
+    let places = SOFTNDK_CABLE_FDB as usize;
+    for (peers, fdb) in [
+        (vec![], vec![]),
+        (vec![peer(1), peer(2)], vec![None, Some(entry(1)), None, Some(entry(2))]),
+        ((0..32).map(peer).collect(), (0..places).map(|place| Some(entry(place as u8))).collect()),
+        // More than the output has room for is not shown.
+        ((0..40).map(peer).collect(), vec![Some(entry(9)); places + 1]),
+    ] {
+        let head = SOFTNDK_CABLE { State: SOFTNDK_CABLE_PRESENT, Vni: 7, InStranger: 3, OutNotSent: 4, ..none };
+        device.host().set_cable(Cable { head, peers: peers.clone(), fdb: fdb.clone() });
+        let peers: Vec<_> = peers.into_iter().take(SOFTNDK_CABLE_PEERS as usize).collect();
+        let entries: Vec<_> = fdb.into_iter().take(places).flatten().collect();
+        let shown = look();
+        let (found, rest) = SOFTNDK_CABLE::read_from_prefix(&shown).unwrap();
+        let head = SOFTNDK_CABLE { PeerCount: peers.len() as u32, FdbCount: entries.len() as u32, ..head };
+        assert_eq!(found, head);
+        assert_eq!(rest, [peers.as_bytes(), entries.as_bytes()].concat());
     }
 }

@@ -54,9 +54,9 @@ c_consts! { SOFTNDK_CODES: u32;
     /// identifier. STATUS_INVALID_HANDLE: no file of this process has the identifier; STATUS_INVALID_DEVICE_STATE: the
     /// second file is in use already.
     IOCTL_SOFTNDK_ATTACH = softndk_control_code(11);
-    /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOFTNDK_COUNTER`]. This code and the next three are
-    /// read-only and work on any file, at any time. STATUS_BUFFER_OVERFLOW, with the length needed: the output is too
-    /// short.
+    /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOFTNDK_COUNTER`]. This code, the next three and
+    /// IOCTL_SOFTNDK_CABLE are read-only and work on any file, at any time. STATUS_BUFFER_OVERFLOW, with the length
+    /// needed: the output is too short.
     IOCTL_SOFTNDK_COUNTERS = softndk_control_code(12);
     /// In: [`SOFTNDK_DIAGNOSTICS_QUERY`]. Out: [`SOFTNDK_ADAPTER`].
     IOCTL_SOFTNDK_ADAPTER = softndk_control_code(13);
@@ -75,6 +75,9 @@ c_consts! { SOFTNDK_CODES: u32;
     /// the next message is longer than the output. The request waits only while it connects, accepts or closes, at most
     /// 30 s from one event of the connection to the next.
     IOCTL_SOFTNDK_TEST_LINK = softndk_control_code(17);
+    /// In: [`SOFTNDK_DIAGNOSTICS_QUERY`]. Out: [`SOFTNDK_CABLE`], `PeerCount` [`SOFTNDK_CABLE_PEER`], `FdbCount`
+    /// [`SOFTNDK_FDB_ENTRY`]. The output has room for [`SOFTNDK_CABLE_LENGTH`] bytes.
+    IOCTL_SOFTNDK_CABLE = softndk_control_code(18);
 }
 
 c_consts! { SOFTNDK_NUMBERS: u32;
@@ -113,7 +116,30 @@ c_consts! { SOFTNDK_NUMBERS: u32;
     SOFTNDK_ENDPOINT_ESTABLISHED = 1;
     /// [`SOFTNDK_ENDPOINT::Flags`]: the endpoint belongs to the process `ProcessId`; not set: to a kernel consumer.
     SOFTNDK_ENDPOINT_USER = 2;
+    /// [`SOFTNDK_CABLE::State`]: the adapter has a cable. Not set: the fields below are 0, and nothing follows.
+    SOFTNDK_CABLE_PRESENT = 1;
+    /// [`SOFTNDK_CABLE::State`]: the link is up.
+    SOFTNDK_CABLE_UP = 2;
+    /// [`SOFTNDK_CABLE::ErrorKind`]: TCP/IP has refused to notify the driver of addresses.
+    SOFTNDK_CABLE_ERROR_NOTIFICATIONS = 1;
+    /// [`SOFTNDK_CABLE::ErrorKind`]: no other interface of the machine had the address `Local`.
+    SOFTNDK_CABLE_ERROR_ADDRESS = 2;
+    /// [`SOFTNDK_CABLE::ErrorKind`]: the socket could not be made or bound.
+    SOFTNDK_CABLE_ERROR_OPEN = 3;
+    /// [`SOFTNDK_CABLE::ErrorKind`]: Winsock Kernel has ended the socket.
+    SOFTNDK_CABLE_ERROR_CLOSED = 4;
+    /// [`SOFTNDK_CABLE::ErrorKind`]: Winsock Kernel did not send a datagram.
+    SOFTNDK_CABLE_ERROR_SEND = 5;
+    /// The most [`SOFTNDK_CABLE_PEER`] of a cable.
+    SOFTNDK_CABLE_PEERS = 32;
+    /// The most [`SOFTNDK_FDB_ENTRY`] of a cable.
+    SOFTNDK_CABLE_FDB = 256;
 }
+
+/// Bytes of the longest output of [`IOCTL_SOFTNDK_CABLE`].
+pub const SOFTNDK_CABLE_LENGTH: usize = size_of::<SOFTNDK_CABLE>()
+    + SOFTNDK_CABLE_PEERS as usize * size_of::<SOFTNDK_CABLE_PEER>()
+    + SOFTNDK_CABLE_FDB as usize * size_of::<SOFTNDK_FDB_ENTRY>();
 
 c_structs! { SOFTNDK_LAYOUTS:
     /// One work request for a queue pair. `SgeCount` [`SOFTNDK_SGE`] follow, then `InlineLength` bytes, which are the
@@ -240,8 +266,8 @@ c_structs! { SOFTNDK_LAYOUTS:
 
     /// Counts over the whole driver: live objects by kind, requests not yet completed, bytes of pinned memory and of
     /// pool. `Size` is the size of this structure, `DriverVersion` major to revision. `Requests` counts the control
-    /// codes ever received, except IOCTL_SOFTNDK_DIAGNOSTICS and IOCTL_SOFTNDK_COUNTERS to IOCTL_SOFTNDK_ENDPOINTS;
-    /// `Doorbells` counts the doorbells among them.
+    /// codes ever received, except IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_COUNTERS to IOCTL_SOFTNDK_ENDPOINTS and
+    /// IOCTL_SOFTNDK_CABLE; `Doorbells` counts the doorbells among them.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_DIAGNOSTICS, size 0x60 {
         0x00 Version: u32,
@@ -340,6 +366,71 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x08 ProcessId: u32,
         0x0c Local: SOCKADDR_INET,
         0x28 Remote: SOCKADDR_INET,
+    }
+
+    /// The cable of the adapter, with its UDP port in `Local`, and its counts since the adapter was started. `Mtu`:
+    /// the most bytes of a frame's payload. `ErrorStatus`, `ErrorKind` (SOFTNDK_CABLE_ERROR_*) and `ErrorAge`, in
+    /// seconds: the last error; `ErrorKind` is 0 if there was none.
+    ///
+    /// `FramesOut` counts frames that were queued for a peer, `FramesIn` frames that NDIS got. `In..` and `Out..` count
+    /// what was dropped, by reason. In, datagrams: of no peer; without a VXLAN header that has a VNI; of another VNI;
+    /// shorter than an Ethernet header; longer than `Mtu` allows; with a VLAN tag; from a group or from 0; from the
+    /// adapter's own address; with no free NET_BUFFER_LIST; whose data could not be mapped; not wanted by the packet
+    /// filter; while the adapter was paused. Out: frames with a VLAN tag; frames while the link was down, and datagrams
+    /// that waited when it went down; datagrams with no free slot, whose data could not be mapped, or that Winsock
+    /// Kernel did not send.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_CABLE, size 0xe0 {
+        0x00 Version: u32,
+        0x04 Size: u32,
+        0x08 State: u32,
+        0x0c Vni: u32,
+        0x10 Local: SOCKADDR_INET,
+        0x2c Mtu: u32,
+        0x30 PeerCount: u32,
+        0x34 FdbCount: u32,
+        0x38 ErrorStatus: NTSTATUS,
+        0x3c ErrorKind: u32,
+        0x40 ErrorAge: u32,
+        0x44 Reserved: u32,
+        0x48 FramesOut: u64,
+        0x50 FramesIn: u64,
+        0x58 InStranger: u64,
+        0x60 InNotVxlan: u64,
+        0x68 InOtherVni: u64,
+        0x70 InShort: u64,
+        0x78 InLong: u64,
+        0x80 InVlanTag: u64,
+        0x88 InInvalidSource: u64,
+        0x90 InOwnAddress: u64,
+        0x98 InNoList: u64,
+        0xa0 InNotMapped: u64,
+        0xa8 InNotWanted: u64,
+        0xb0 InPaused: u64,
+        0xb8 OutVlanTag: u64,
+        0xc0 OutLinkDown: u64,
+        0xc8 OutNoSlot: u64,
+        0xd0 OutNotMapped: u64,
+        0xd8 OutNotSent: u64,
+    }
+
+    /// A peer of the cable, with port 0: the datagrams that Winsock Kernel has sent to it, and all that came from it.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_CABLE_PEER, size 0x30 {
+        0x00 Address: SOCKADDR_INET,
+        0x1c Reserved: u32,
+        0x20 Sent: u64,
+        0x28 Received: u64,
+    }
+
+    /// An address of the forwarding database: behind which peer its station is, as a place in the list of peers, and
+    /// the seconds since the peer has sent the station's last frame.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_FDB_ENTRY, size 0x10 {
+        0x00 MacAddress: [u8; 6],
+        0x06 Reserved: u16,
+        0x08 Peer: u32,
+        0x0c Age: u32,
     }
 
     /// Runs a scenario of the test consumer in the driver, with both ends on the one device. For the numbers see

@@ -19,7 +19,7 @@ use ndk_abi::{
     nd_ioctl::IOCTL_ND_MR_REGISTER,
     ndis::NDIS_NDK_CAPABILITIES,
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
-    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT},
+    softndk_ioctl::{SOFTNDK_CABLE, SOFTNDK_CABLE_PEER, SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_FDB_ENTRY},
     status::{NTSTATUS, STATUS_ACCESS_VIOLATION},
     wdm::MDL,
 };
@@ -40,6 +40,15 @@ pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What the host says of its cable.
+#[derive(Clone)]
+pub struct Cable {
+    pub head: SOFTNDK_CABLE,
+    pub peers: Vec<SOFTNDK_CABLE_PEER>,
+    /// By their places.
+    pub fdb: Vec<Option<SOFTNDK_FDB_ENTRY>>,
+}
+
 pub struct TestHost {
     provider: Provider<SimKernel>,
     /// The memory of the user's process.
@@ -50,6 +59,7 @@ pub struct TestHost {
     /// What the last adapter that was opened counts against.
     quota: Mutex<PoolQuota<SimKernel>>,
     files: Handles<Self>,
+    cable: Mutex<Option<Cable>>,
 }
 
 /// A device with the real provider behind it.
@@ -64,6 +74,7 @@ pub fn start() -> Device<TestHost> {
         pinned: Arc::default(),
         quota: Mutex::new(PoolQuota::UNLIMITED),
         files: Handles::default(),
+        cable: Mutex::default(),
     };
     Device::new(host).unwrap_or_else(|_| panic!("out of memory"))
 }
@@ -98,6 +109,11 @@ impl TestHost {
     /// What the last adapter that was opened counts against; it is not kept here then.
     pub fn take_quota(&self) -> PoolQuota<SimKernel> {
         mem::replace(&mut *locked(&self.quota), PoolQuota::UNLIMITED)
+    }
+
+    /// The cable of the adapter from now on, which has none at first.
+    pub fn set_cable(&self, cable: Cable) {
+        *locked(&self.cable) = Some(cable);
     }
 
     /// Ranges that are locked now.
@@ -199,6 +215,18 @@ unsafe impl Host for TestHost {
 
     fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>> {
         self.provider.endpoint(place)
+    }
+
+    fn cable(&self) -> Option<SOFTNDK_CABLE> {
+        locked(&self.cable).as_ref().map(|cable| cable.head)
+    }
+
+    fn cable_peer(&self, place: usize) -> Option<SOFTNDK_CABLE_PEER> {
+        locked(&self.cable).as_ref()?.peers.get(place).copied()
+    }
+
+    fn cable_fdb_entry(&self, place: usize) -> Option<SOFTNDK_FDB_ENTRY> {
+        locked(&self.cable).as_ref()?.fdb.get(place).copied().flatten()
     }
 }
 

@@ -217,6 +217,7 @@ impl World {
             case(IOCTL_SOFTNDK_ADAPTER, &query, &[], size_of::<SOFTNDK_ADAPTER>()),
             case(IOCTL_SOFTNDK_ADDRESSES, &list, &[], size_of::<SOFTNDK_LIST>() + 28),
             case(IOCTL_SOFTNDK_ENDPOINTS, &list, &[], size_of::<SOFTNDK_LIST>() + 3 * size_of::<SOFTNDK_ENDPOINT>()),
+            case(IOCTL_SOFTNDK_CABLE, &query, &[], SOFTNDK_CABLE_LENGTH),
         ]
     }
 }
