@@ -13,14 +13,15 @@ use nd_ioctl::AdapterSource;
 use ndk_abi::{
     ndis::NDIS_NDK_CAPABILITIES,
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
-    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT},
+    softndk_ioctl::{SOFTNDK_CABLE, SOFTNDK_CABLE_PEER, SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_FDB_ENTRY},
     status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS},
 };
 use ndk_provider::{MAX_VERSION_2, Provider};
-use platform::{Arc, Passive, PoolQuota};
+use platform::{Arc, Passive, PoolQuota, Weak};
 use wdk_sys::ntddk::KeQueryGroupAffinity;
 
 use crate::{
+    cable::Cable,
     control::{self, current_process},
     driver,
     irp::ControlRequest,
@@ -37,20 +38,33 @@ pub(crate) struct KernelHost {
     luid: u64,
     provider: Provider<Windows>,
     enabled: Arc<AtomicBool, Windows>,
+    /// Not strong: the halt waits for the cable's end before it removes the adapter from the control device.
+    cable: Option<Weak<Cable, Windows>>,
     /// The test consumer, in a driver built for tests.
     #[cfg(feature = "test-consumer")]
     consumer: smb_direct::Consumer<Self>,
 }
 
 impl KernelHost {
-    pub(crate) fn new(luid: u64, provider: Provider<Windows>, enabled: Arc<AtomicBool, Windows>) -> Self {
+    pub(crate) fn new(
+        luid: u64,
+        provider: Provider<Windows>,
+        enabled: Arc<AtomicBool, Windows>,
+        cable: Option<Weak<Cable, Windows>>,
+    ) -> Self {
         Self {
             luid,
             provider,
             enabled,
+            cable,
             #[cfg(feature = "test-consumer")]
             consumer: smb_direct::Consumer::default(),
         }
+    }
+
+    /// The cable. A request holds it for the time of a call; the request's file keeps the driver loaded.
+    fn live_cable(&self) -> Option<Arc<Cable, Windows>> {
+        self.cable.as_ref()?.upgrade()
     }
 
     /// Stops the test consumer, if it runs, and waits until it has closed its objects.
@@ -155,6 +169,18 @@ unsafe impl nd_ioctl::Host for KernelHost {
 
     fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>> {
         self.provider.endpoint(place)
+    }
+
+    fn cable(&self) -> Option<SOFTNDK_CABLE> {
+        Some(self.live_cable()?.show())
+    }
+
+    fn cable_peer(&self, place: usize) -> Option<SOFTNDK_CABLE_PEER> {
+        self.live_cable()?.show_peer(place)
+    }
+
+    fn cable_fdb_entry(&self, place: usize) -> Option<SOFTNDK_FDB_ENTRY> {
+        self.live_cable()?.show_fdb_entry(place)
     }
 
     #[cfg(feature = "test-consumer")]

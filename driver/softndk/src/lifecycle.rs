@@ -74,7 +74,8 @@ fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<
     let ndk = attributes::set_ndk(miniport, configuration.network_direct, passive)?;
     let device = FrameworkDevice::create(miniport, passive)?;
     let follows_tcpip = configuration.addresses.is_empty();
-    let host = KernelHost::new(luid, provider, adapter.rdma().enabled().clone());
+    let cable = adapter.cable().as_ref().map(Arc::downgrade);
+    let host = KernelHost::new(luid, provider, adapter.rdma().enabled().clone(), cable);
     let control = control::add(host, &configuration.security, passive)?;
     adapter.add_parts(Parts { _ndk: ndk, control, device, follows_tcpip, watch: None });
     adapter.follow_tcpip(passive);

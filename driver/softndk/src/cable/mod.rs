@@ -3,11 +3,13 @@
 //! `transmit` copies each frame behind a VXLAN header and queues the datagram, for each peer that is to have it. `receive` copies the frame of each
 //! datagram into a list of NDIS's, and queues the list. A run of the cable's deferred call gives the datagrams to Winsock Kernel, and indicates the
 //! lists. The adapter has a cable if its parameters name peers. The cable's socket is bound to `CableLocal`; the link is up while another interface
-//! of this machine has that address (`opener`).
+//! of this machine has that address (`opener`). `show` answers IOCTL_SOFTNDK_CABLE.
 #![expect(unsafe_code, reason = "frames of NDIS, and the callback of Winsock Kernel")]
 
+mod counters;
 mod opener;
 mod receive;
+mod show;
 mod transmit;
 
 use core::{
@@ -33,7 +35,7 @@ use vxlan::{
     fdb::{EMPTY, Fdb, SETS, Set},
     header::{self, Vni},
     peers::Peers,
-    vtep::Vtep,
+    vtep::{Dropped, Vtep},
 };
 use wdk_sys::ntddk::KeQueryUnbiasedInterruptTime;
 
@@ -42,6 +44,7 @@ use crate::{
     traffic::{Frames, Kind, Traffic},
     wsk::datagram::DatagramSocket,
 };
+use counters::{Counters, Lost};
 use opener::Opener;
 use receive::Receive;
 use transmit::Transmit;
@@ -82,6 +85,9 @@ impl Parameters {
 pub(crate) struct Cable {
     /// The peers, by their places in the list.
     peers: Slice<SOCKADDR_INET, Windows>,
+    vni: Vni,
+    mtu: u32,
+    counters: Arc<Counters, Windows>,
     state: SpinLock<State, Windows>,
     transmit: Transmit,
     receive: Receive,
@@ -135,13 +141,17 @@ impl Cable {
         let fdb = Fdb::new(Slice::filled(SETS, EMPTY)?);
         let vtep = Vtep::new(*vni, address, parameters.mtu() as usize, peers.clone(), fdb);
         let length = (parameters.mtu() as usize).saturating_add(HEADER).saturating_add(header::HEADER);
-        let transmit = Transmit::new(length, vtep.header())?;
+        let counters = Arc::try_new(Counters::new(peers.iter().count())?)?;
+        let transmit = Transmit::new(length, vtep.header(), counters.clone())?;
         let mut addresses = Slice::filled(peers.iter().count(), SOCKADDR_INET::ZERO)?;
         for (place, (_, address)) in addresses.iter_mut().zip(peers.iter()) {
             *place = SOCKADDR_INET::new((address, local.port()).into());
         }
         let cable = Arc::try_new(Self {
             peers: addresses,
+            vni: *vni,
+            mtu: parameters.mtu(),
+            counters,
             state: SpinLock::<_, Windows>::new(State { vtep, socket: None }),
             transmit,
             receive: Receive::new(miniport, length)?,
@@ -221,17 +231,25 @@ impl Cable {
         let is_open = state.socket.is_some();
         drop(state);
         if !is_open {
+            this.counters.lost_out.count(Lost::LinkDown);
             return Err(NDIS_STATUS_MEDIA_DISCONNECTED);
         }
-        let destination = destination.map_err(|_| NDIS_STATUS_RESOURCES)?;
+        let destination = destination.map_err(|why| {
+            this.counters.lost_out.count(Lost::Invalid(why));
+            NDIS_STATUS_RESOURCES
+        })?;
         let mut is_queued = false;
         for place in (0..this.peers.len()).filter(|place| destination.is(*place)) {
             // SAFETY: by contract.
-            is_queued |= unsafe { this.transmit.queue(frame, length, place) };
+            match unsafe { this.transmit.queue(frame, length, place) } {
+                Ok(()) => is_queued = true,
+                Err(why) => this.counters.lost_out.count(why),
+            }
         }
         if !is_queued {
             return Err(NDIS_STATUS_RESOURCES);
         }
+        this.counters.frames_out.add(1);
         Deferred::schedule(this);
         Ok(())
     }
@@ -244,7 +262,10 @@ impl Cable {
             match (&socket, this.peers.get(datagram.to)) {
                 // SAFETY: `socket` keeps the socket open; `close` drains the slots.
                 (Some(socket), Some(to)) => unsafe { datagram.send(&socket.kernel, to) },
-                _ => datagram.discard(),
+                _ => {
+                    this.counters.lost_out.count(Lost::LinkDown);
+                    datagram.discard();
+                }
             }
         }
         if !this.transmit.is_empty() {
@@ -261,7 +282,13 @@ impl Cable {
         }
         // NDIS may return the last list within the indication, which a pause has to wait for too.
         self.traffic.hold();
-        let free = if self.traffic.is_paused() { Some(chain) } else { self.receive.indicate(chain) };
+        let free = if self.traffic.is_paused() {
+            self.counters.lost_in.paused.add(count.into());
+            Some(chain)
+        } else {
+            self.counters.frames_in.add(count.into());
+            self.receive.indicate(chain)
+        };
         if let Some(chain) = free {
             self.receive.free(chain);
             self.traffic.end(count);
@@ -287,41 +314,52 @@ impl Cable {
     /// WSK indicates `datagram` now.
     unsafe fn take(this: &Arc<Self, Windows>, datagram: &WSK_DATAGRAM_INDICATION, now: u32) {
         // SAFETY: an address of WSK's, by contract.
-        let from = unsafe { ip_address(datagram.RemoteAddress) };
-        let is_peer = |from: &IpAddr| {
-            let mut peers = this.peers.iter().filter_map(SOCKADDR_INET::socket_addr);
-            peers.any(|peer| peer.ip() == *from)
+        let from = unsafe { ip_address(datagram.RemoteAddress) }.map(|from| from.to_canonical());
+        let place = this.peers.iter().position(|peer| peer.socket_addr().map(|peer| peer.ip()) == from);
+        let lost = &this.counters.lost_in;
+        let Some((from, peer)) = from.zip(place.and_then(|place| this.counters.peers.get(place))) else {
+            return lost.count(Lost::Invalid(Dropped::Stranger));
         };
-        let Some(from) = from.map(|from| from.to_canonical()).filter(is_peer) else { return };
+        peer.received.add(1);
         if !this.traffic.begin(1) {
-            return;
+            return lost.count(Lost::Paused);
         }
         let mut received = Frames::default();
-        match this.receive.take() {
-            None => received.discards = 1,
+        let why = match this.receive.take() {
+            None => Lost::NoRoom,
             Some(mut taken) => {
                 // SAFETY: by contract.
                 let bytes = unsafe { this.receive.fill(&mut taken, &datagram.Buffer) };
-                let frame = bytes.and_then(|bytes| {
-                    let mut state = this.state.lock();
-                    let frame = state.vtep.decapsulate(from, bytes, now).ok()?;
-                    Some((frame.len(), EthernetHeader::of(frame)?))
-                });
-                match frame.map(|(length, header)| (length, header, Kind::of(header.destination.0))) {
-                    Some((length, header, kind)) if this.wants(kind) => {
+                match bytes.and_then(|bytes| this.decapsulate(from, bytes, now)) {
+                    Ok((length, header, kind)) => {
                         received.count(kind, length as u64);
                         this.traffic.received.add(&received);
                         this.receive.queue(taken, length, header.ether_type);
                         return Deferred::schedule(this);
                     }
-                    Some(_) => {}
-                    None => received.errors = 1,
+                    Err(why) => {
+                        this.receive.give_back(taken);
+                        why
+                    }
                 }
-                this.receive.give_back(taken);
             }
+        };
+        lost.count(why);
+        match why {
+            Lost::NoRoom => received.discards = 1,
+            Lost::NotWanted => {}
+            _ => received.errors = 1,
         }
         this.traffic.received.add(&received);
         this.traffic.end(1);
+    }
+
+    /// The length, the header and the kind of the frame in a datagram of the peer `from`.
+    fn decapsulate(&self, from: IpAddr, datagram: &[u8], now: u32) -> Result<(usize, EthernetHeader, Kind), Lost> {
+        let frame = self.state.lock().vtep.decapsulate(from, datagram, now).map_err(Lost::Invalid)?;
+        let header = EthernetHeader::of(frame).ok_or(Lost::Invalid(Dropped::Short))?;
+        let kind = Kind::of(header.destination.0);
+        if self.wants(kind) { Ok((frame.len(), header, kind)) } else { Err(Lost::NotWanted) }
     }
 
     /// Whether the packet filter asks for frames of this kind. The multicast list is not looked at: protocols get groups that they did not ask

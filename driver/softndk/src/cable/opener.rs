@@ -9,6 +9,10 @@ use core::{ffi::c_void, mem::ManuallyDrop, net::SocketAddr};
 
 use ndk_abi::{
     ndis::NDIS_HANDLE,
+    softndk_ioctl::{
+        SOFTNDK_CABLE_ERROR_ADDRESS, SOFTNDK_CABLE_ERROR_CLOSED, SOFTNDK_CABLE_ERROR_NOTIFICATIONS,
+        SOFTNDK_CABLE_ERROR_OPEN,
+    },
     status::{NTSTATUS, STATUS_FILE_FORCED_CLOSED, STATUS_INVALID_ADDRESS_COMPONENT},
 };
 use platform::{Arc, Event, OutOfMemory, Passive, SpinLock, Timer};
@@ -62,6 +66,10 @@ impl Opener {
             State { notifications: None, busy: false, again: false, dead: false, is_told: false, stopping: false };
         let state = SpinLock::<_, Windows>::new(state);
         Ok(Self { miniport: Handle(miniport), luid, local, work_item: Handle(work_item), state, stopped })
+    }
+
+    pub(super) fn local(&self) -> SocketAddr {
+        self.local
     }
 
     /// Ends the notifications, and waits for the work item.
@@ -120,8 +128,9 @@ impl Opener {
         let this = &cable.opener;
         let dead = this.state.lock().dead;
         if dead && cable.is_open() {
-            this.close(cable, STATUS_FILE_FORCED_CLOSED, passive);
+            this.close(cable, (SOFTNDK_CABLE_ERROR_CLOSED, STATUS_FILE_FORCED_CLOSED), passive);
         }
+        let no_address = (SOFTNDK_CABLE_ERROR_ADDRESS, STATUS_INVALID_ADDRESS_COMPONENT);
         match (tcpip::has_address(this.local.ip(), this.luid, passive), cable.is_open()) {
             (Some(true), false) => match cable.open_socket(this.local, passive) {
                 Ok(()) => {
@@ -130,30 +139,32 @@ impl Opener {
                     attributes::indicate_link(this.miniport.0, true);
                 }
                 Err(status) => {
-                    this.tell(status);
+                    Self::tell(cable, (SOFTNDK_CABLE_ERROR_OPEN, status));
                     Timer::start(cable, AGAIN);
                 }
             },
-            (Some(false), true) => this.close(cable, STATUS_INVALID_ADDRESS_COMPONENT, passive),
-            (Some(false), false) => this.tell(STATUS_INVALID_ADDRESS_COMPONENT),
+            (Some(false), true) => this.close(cable, no_address, passive),
+            (Some(false), false) => Self::tell(cable, no_address),
             // As it should be.
             (Some(true), true) => {}
             (None, _) => Timer::start(cable, AGAIN),
         }
     }
 
-    fn close(&self, cable: &Cable, status: NTSTATUS, passive: &Passive<'_>) {
+    fn close(&self, cable: &Cable, why: (u32, NTSTATUS), passive: &Passive<'_>) {
         attributes::indicate_link(self.miniport.0, false);
-        self.tell(status);
+        Self::tell(cable, why);
         cable.close_socket(passive);
         // The close has waited for the last callback of that socket.
         self.state.lock().dead = false;
     }
 
-    /// Says that the link is down, once each time.
-    fn tell(&self, status: NTSTATUS) {
-        if !core::mem::replace(&mut self.state.lock().is_told, true) {
-            events::cable_down(self.luid, self.local, status);
+    /// Says that the link is down: in the last error, and once each time in an event. `kind`: SOFTNDK_CABLE_ERROR_*.
+    fn tell(cable: &Cable, (kind, status): (u32, NTSTATUS)) {
+        let this = &cable.opener;
+        cable.counters.failed(kind, status);
+        if !core::mem::replace(&mut this.state.lock().is_told, true) {
+            events::cable_down(this.luid, this.local, status);
         }
     }
 }
@@ -168,7 +179,7 @@ impl Cable {
             // SAFETY: the adapter keeps the cable until `stop` has dropped the registration.
             match unsafe { Notifications::start(changed, context, passive) } {
                 Ok(notifications) => this.state.lock().notifications = Some(notifications),
-                Err(status) => this.tell(status),
+                Err(status) => Opener::tell(cable, (SOFTNDK_CABLE_ERROR_NOTIFICATIONS, status)),
             }
         }
         Opener::queue(cable);

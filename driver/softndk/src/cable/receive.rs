@@ -20,10 +20,11 @@ use ndk_abi::{
     wsk::WSK_BUF,
 };
 use platform::{OutOfMemory, Platform as _, Slice, SpinLock};
-use vxlan::header::HEADER;
+use vxlan::{header::HEADER, vtep::Dropped};
 use wdk_sys::ntddk::{IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool};
 use zerocopy::network_endian::U16 as EtherType;
 
+use super::counters::Lost;
 use crate::{ndis, ndis::Handle, platform::Windows};
 
 /// Frames that wait for NDIS, or are with NDIS, at a time. A frame that finds no list is dropped.
@@ -222,13 +223,13 @@ impl Receive {
         self.free.lock().pop().map(Taken)
     }
 
-    /// Copies a datagram into the list. `None`: it is longer than the longest, or its memory cannot be mapped.
+    /// Copies a datagram into the list, unless it is longer than the longest, or its memory cannot be mapped.
     ///
     /// # Safety
     /// WSK indicates `buffer` now.
-    pub(super) unsafe fn fill<'a>(&self, taken: &'a mut Taken, buffer: &WSK_BUF) -> Option<&'a [u8]> {
+    pub(super) unsafe fn fill<'a>(&self, taken: &'a mut Taken, buffer: &WSK_BUF) -> Result<&'a [u8], Lost> {
         if buffer.Length > self.length {
-            return None;
+            return Err(Lost::Invalid(Dropped::Long));
         }
         // SAFETY: a list of this module's, with one NET_BUFFER.
         let frame = unsafe { (*taken.0).FirstNetBuffer };
@@ -237,14 +238,14 @@ impl Receive {
         // A driver above may have put another MDL in front, against the rules of NDIS.
         // SAFETY: as above.
         if unsafe { (*mdl).ByteCount } as usize != self.length {
-            return None;
+            return Err(Lost::NotMapped);
         }
         // SAFETY: as above; the memory is non-paged, so the MDL has its address.
         let memory = unsafe { (*mdl).MappedSystemVa }.cast::<u8>();
         // SAFETY: `length` bytes of the list's memory, which the caller owns with the list.
         let room = unsafe { core::slice::from_raw_parts_mut(memory, buffer.Length) };
         // SAFETY: by contract.
-        unsafe { copy(buffer, room) }.then_some(room)
+        if unsafe { copy(buffer, room) } { Ok(room) } else { Err(Lost::NotMapped) }
     }
 
     /// Queues a list for an indication: the frame is what follows the header of its datagram, of `length` bytes and this EtherType.

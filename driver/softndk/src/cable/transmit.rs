@@ -10,10 +10,11 @@ use core::{
     ptr,
 };
 
-use ndk_abi::{ndis::NET_BUFFER, sockaddr::SOCKADDR_INET};
+use ndk_abi::{ndis::NET_BUFFER, sockaddr::SOCKADDR_INET, softndk_ioctl::SOFTNDK_CABLE_ERROR_SEND};
 use platform::{Arc, Completion, Event, OutOfMemory, Passive, Slice, SocketError, SpinLock};
 use vxlan::header::HEADER;
 
+use super::counters::{Counters, Lost};
 use crate::{
     ndis,
     platform::Windows,
@@ -71,6 +72,7 @@ impl Places {
 pub(super) struct Transmit {
     slots: Slice<Slot, Windows>,
     state: SpinLock<State, Windows>,
+    counters: Arc<Counters, Windows>,
     drained: Arc<Event<Windows>, Windows>,
 }
 
@@ -92,7 +94,11 @@ pub(super) struct Queued<'a> {
 
 impl Transmit {
     /// Slots for datagrams of `length` bytes at most.
-    pub(super) fn new(length: usize, header: [u8; HEADER]) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(
+        length: usize,
+        header: [u8; HEADER],
+        counters: Arc<Counters, Windows>,
+    ) -> Result<Self, OutOfMemory> {
         let mut failed = None;
         let slots = Slice::from_fn(SLOTS, |place| {
             let mut bytes = Slice::filled(length, 0).unwrap_or_else(|error| {
@@ -115,16 +121,16 @@ impl Transmit {
         }
         let mut state = State { free: Places::none()?, queued: Places::none()?, draining: false };
         (0..SLOTS).for_each(|place| state.free.push(place));
-        Ok(Self { slots, state: SpinLock::<_, Windows>::new(state), drained: Event::new()? })
+        Ok(Self { slots, state: SpinLock::<_, Windows>::new(state), counters, drained: Event::new()? })
     }
 
-    /// Queues a frame of `length` bytes for a peer. False: no slot is free, or NDIS could not map the frame's data. IRQL <= DISPATCH.
+    /// Queues a frame of `length` bytes for a peer, unless no slot is free, or NDIS could not map the frame's data. IRQL <= DISPATCH.
     ///
     /// # Safety
     /// `frame` is valid, and this driver owns it.
-    pub(super) unsafe fn queue(&self, frame: *mut NET_BUFFER, length: usize, to: usize) -> bool {
+    pub(super) unsafe fn queue(&self, frame: *mut NET_BUFFER, length: usize, to: usize) -> Result<(), Lost> {
         let place = self.state.lock().free.pop();
-        let Some(slot) = place.and_then(|place| self.slots.get(place)) else { return false };
+        let Some(slot) = place.and_then(|place| self.slots.get(place)) else { return Err(Lost::NoRoom) };
         // SAFETY: taken, so no other thread uses the slot.
         let bytes = unsafe { &mut *slot.bytes.get() };
         let end = length.saturating_add(HEADER);
@@ -133,10 +139,11 @@ impl Transmit {
         if copied {
             slot.datagram.set(Some((end, to)));
             self.state.lock().queued.push(slot.place);
+            Ok(())
         } else {
             self.put_back(slot);
+            Err(Lost::NotMapped)
         }
-        copied
     }
 
     /// Takes the oldest datagram out of the queue.
@@ -196,11 +203,24 @@ impl Queued<'_> {
 }
 
 /// The routine of a datagram's request. Whether the network has delivered the datagram is unknown, and no frame waits for it.
-unsafe fn sent(context: *mut c_void, _result: Result<usize, SocketError>) {
+unsafe fn sent(context: *mut c_void, result: Result<usize, SocketError>) {
     // SAFETY: the slot of the request, which `drain` waits for.
     let slot = unsafe { &*context.cast_const().cast::<Slot>() };
     // SAFETY: set by `send`; `drain` waits for the slot.
     let transmit = unsafe { &*slot.transmit.get() };
+    let counters = &transmit.counters;
+    if result.is_ok() {
+        let peer = slot.datagram.get().and_then(|(_, to)| counters.peers.get(to));
+        if let Some(peer) = peer {
+            peer.sent.add(1);
+        }
+    } else {
+        counters.lost_out.count(Lost::NotSent);
+        // SAFETY: the slot keeps the request, which has ended.
+        let request = unsafe { &*slot.request.get() };
+        // SAFETY: the slot is not used for another request yet.
+        counters.failed(SOFTNDK_CABLE_ERROR_SEND, unsafe { request.failure() });
+    }
     transmit.put_back(slot);
 }
 

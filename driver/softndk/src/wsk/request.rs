@@ -15,7 +15,7 @@ use ndk_abi::{
         STATUS_GRACEFUL_DISCONNECT, STATUS_HOST_UNREACHABLE, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_ADDRESS,
         STATUS_INVALID_ADDRESS_COMPONENT, STATUS_INVALID_DEVICE_STATE, STATUS_IO_TIMEOUT, STATUS_LOCAL_DISCONNECT,
         STATUS_NETWORK_UNREACHABLE, STATUS_PORT_UNREACHABLE, STATUS_PROTOCOL_UNREACHABLE, STATUS_REMOTE_DISCONNECT,
-        STATUS_REQUEST_ABORTED, STATUS_SHARING_VIOLATION,
+        STATUS_REQUEST_ABORTED, STATUS_SHARING_VIOLATION, STATUS_UNSUCCESSFUL,
     },
     wdm::{MDL, PAGE_SIZE},
     wsk::WSK_BUF,
@@ -61,6 +61,15 @@ impl Request {
             done: Cell::new(None),
             length: Cell::new(0),
         }
+    }
+
+    /// Why the request has failed. STATUS_UNSUCCESSFUL: not all bytes were sent, or WSK has no such function.
+    ///
+    /// # Safety
+    /// The request has ended, and does not begin again before the return.
+    pub(crate) unsafe fn failure(&self) -> NTSTATUS {
+        // SAFETY: by contract; an IRP that was not prepared yet has the status 0.
+        unsafe { self.irp.result() }.err().unwrap_or(STATUS_UNSUCCESSFUL)
     }
 
     /// Begins the request: it is under way from now on.
