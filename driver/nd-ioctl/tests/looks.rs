@@ -168,6 +168,7 @@ fn lists_go_on_where_they_ended() {
     }
 }
 
+// Shows S1508.
 #[test]
 fn a_cable_is_shown_with_its_peers_and_its_forwarding_database() {
     let _session = boot();

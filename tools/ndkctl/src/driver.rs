@@ -4,10 +4,10 @@ use ndk_abi::{
     describe::ZeroInit,
     sockaddr::SOCKADDR_INET,
     softndk_ioctl::{
-        IOCTL_SOFTNDK_ADAPTER, IOCTL_SOFTNDK_ADDRESSES, IOCTL_SOFTNDK_COUNTERS, IOCTL_SOFTNDK_DIAGNOSTICS,
-        IOCTL_SOFTNDK_ENDPOINTS, SOFTNDK_ADAPTER, SOFTNDK_COUNTER, SOFTNDK_DEVICE_PATH, SOFTNDK_DIAGNOSTICS,
-        SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_ENDPOINT, SOFTNDK_IOCTL_VERSION, SOFTNDK_LIST, SOFTNDK_LIST_END,
-        SOFTNDK_LIST_QUERY,
+        IOCTL_SOFTNDK_ADAPTER, IOCTL_SOFTNDK_ADDRESSES, IOCTL_SOFTNDK_CABLE, IOCTL_SOFTNDK_COUNTERS,
+        IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_ENDPOINTS, SOFTNDK_ADAPTER, SOFTNDK_CABLE, SOFTNDK_CABLE_LENGTH,
+        SOFTNDK_CABLE_PEER, SOFTNDK_COUNTER, SOFTNDK_DEVICE_PATH, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY,
+        SOFTNDK_ENDPOINT, SOFTNDK_FDB_ENTRY, SOFTNDK_IOCTL_VERSION, SOFTNDK_LIST, SOFTNDK_LIST_END, SOFTNDK_LIST_QUERY,
     },
     status::{
         NTSTATUS, STATUS_ACCESS_DENIED, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE,
@@ -99,4 +99,27 @@ pub(crate) fn addresses(driver: &dyn Driver) -> anyhow::Result<Vec<SOCKADDR_INET
 
 pub(crate) fn endpoints(driver: &dyn Driver) -> anyhow::Result<Vec<SOFTNDK_ENDPOINT>> {
     list(driver, IOCTL_SOFTNDK_ENDPOINTS, "the connections")
+}
+
+/// The cable, its peers, and its forwarding database.
+pub(crate) type Cable = (SOFTNDK_CABLE, Vec<SOFTNDK_CABLE_PEER>, Vec<SOFTNDK_FDB_ENTRY>);
+
+pub(crate) fn cable(driver: &dyn Driver) -> anyhow::Result<Cable> {
+    let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
+    let mut output = vec![0; SOFTNDK_CABLE_LENGTH];
+    let asked = driver.ask(IOCTL_SOFTNDK_CABLE, query.as_bytes(), &mut output);
+    let returned = asked.map_err(|status| failed("the cable", status))?;
+    let read = |answer| {
+        let (head, rest) = SOFTNDK_CABLE::read_from_prefix(answer).ok()?;
+        let (peers, rest) = rest.split_at_checked(head.PeerCount as usize * size_of::<SOFTNDK_CABLE_PEER>())?;
+        let is_whole = rest.len() == head.FdbCount as usize * size_of::<SOFTNDK_FDB_ENTRY>();
+        let is_known = head.Size as usize == size_of::<SOFTNDK_CABLE>();
+        (is_whole && is_known).then(|| (head, array(peers), array(rest)))
+    };
+    let wrong = || anyhow::anyhow!("cannot read the cable: {returned} bytes of another form");
+    output.get(..returned).and_then(read).ok_or_else(wrong)
+}
+
+fn array<T: FromBytes>(bytes: &[u8]) -> Vec<T> {
+    bytes.chunks_exact(size_of::<T>()).map_while(|entry| T::read_from_bytes(entry).ok()).collect()
 }

@@ -2,6 +2,7 @@
 //! and off.
 
 mod adapters;
+mod cable;
 mod columns;
 mod connections;
 mod driver;
@@ -61,6 +62,20 @@ enum Command {
     },
     /// The adapter: its addresses, and its limits by their names in NDK_ADAPTER_INFO.
     Adapters,
+    /// The cable, which joins the adapter to other machines: its link, its peers, the MAC addresses behind them, its frames, what was dropped and
+    /// why, and the last error.
+    ///
+    /// Peers: the datagrams that Windows has sent to each, and all that came from each. The MAC addresses are the sources of the peers' frames in the
+    /// last 300 s, with the seconds since. Frames in went to Windows, frames out to a peer or more. All counts are since the adapter was started.
+    ///
+    /// Dropped in: `stranger`, from an address that is no peer's; `not_vxlan`, without a VXLAN header; `other_vni`, of a network with another
+    /// number, so that CableVni differs between the machines; `short` and `long`, no frame, or one above the MTU, so that *JumboPacket differs;
+    /// `vlan_tag`; `invalid_source`, from a group or no address; `own_address`, from the adapter's own address; `no_list`, more at a time than
+    /// Windows takes; `not_mapped`, without memory; `not_wanted`, of a kind that no protocol asks for; `paused`, while the adapter was paused.
+    ///
+    /// Dropped out: `vlan_tag`; `link_down`; `no_slot`, more at a time than the network takes; `not_mapped`, without memory; `not_sent`, which
+    /// Windows refused to send.
+    Cable,
     /// Have Windows turn RDMA on, by Enable-NetAdapterRdma, and wait until the driver reports RDMA on.
     Enable,
     /// Have Windows turn RDMA off, by Disable-NetAdapterRdma, and wait until the driver reports RDMA off. Programs and kernel consumers lose their
@@ -100,6 +115,7 @@ fn execute(command: &Command, json: bool) -> anyhow::Result<ExitCode> {
         Command::Stats { watch: None, .. } => print(&stats::Totals::read(&*opened()?)?, json)?,
         Command::Stats { watch: Some(seconds), count } => stats::watch(opened, *seconds, *count, json)?,
         Command::Adapters => print(&adapters::Adapters::read(&*opened()?)?, json)?,
+        Command::Cable => print(&cable::Found::read(&*opened()?)?, json)?,
         Command::Enable => print(&switch::switch_here(true)?, json)?,
         Command::Disable => print(&switch::switch_here(false)?, json)?,
         Command::Trace { level, seconds } => {

@@ -7,13 +7,22 @@ use conformance::{
     pair::{Pair, exchange},
     sim::Simulated,
 };
-use ndk_abi::status::{
-    NTSTATUS, STATUS_ACCESS_DENIED, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_DEVICE_REQUEST,
-    STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
+use ndk_abi::{
+    sockaddr::SOCKADDR_INET,
+    softndk_ioctl::{
+        SOFTNDK_CABLE, SOFTNDK_CABLE_ERROR_SEND, SOFTNDK_CABLE_PEER, SOFTNDK_CABLE_PRESENT, SOFTNDK_CABLE_UP,
+        SOFTNDK_FDB_ENTRY,
+    },
+    status::{
+        NTSTATUS, STATUS_ACCESS_DENIED, STATUS_BUFFER_OVERFLOW, STATUS_HOST_UNREACHABLE, STATUS_INVALID_DEVICE_REQUEST,
+        STATUS_OBJECT_NAME_NOT_FOUND, STATUS_SUCCESS,
+    },
 };
+use zerocopy::IntoBytes as _;
 
 use crate::{
-    adapters::Adapters, connections::Endpoints, driver::Driver, objects::Objects, stats, status::Status, switch::switch,
+    adapters::Adapters, cable, connections::Endpoints, driver::Driver, objects::Objects, stats, status::Status,
+    switch::switch,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -126,6 +135,107 @@ fn adapter_and_status_say_what_there_is() {
     });
 }
 
+/// The answer of a driver with a cable whose counts are all different.
+fn cable() -> Vec<u8> {
+    let head = SOFTNDK_CABLE {
+        Version: 1,
+        Size: size_of::<SOFTNDK_CABLE>() as u32,
+        State: SOFTNDK_CABLE_PRESENT | SOFTNDK_CABLE_UP,
+        Vni: 7,
+        Local: SOCKADDR_INET::new(([192, 0, 2, 1], 4789).into()),
+        Mtu: 1450,
+        PeerCount: 2,
+        FdbCount: 2,
+        ErrorStatus: STATUS_HOST_UNREACHABLE,
+        ErrorKind: SOFTNDK_CABLE_ERROR_SEND,
+        ErrorAge: 12,
+        Reserved: 0,
+        FramesOut: 1,
+        FramesIn: 2,
+        InStranger: 3,
+        InNotVxlan: 4,
+        InOtherVni: 5,
+        InShort: 6,
+        InLong: 7,
+        InVlanTag: 8,
+        InInvalidSource: 9,
+        InOwnAddress: 10,
+        InNoList: 11,
+        InNotMapped: 12,
+        InNotWanted: 13,
+        InPaused: 14,
+        OutVlanTag: 15,
+        OutLinkDown: 16,
+        OutNoSlot: 17,
+        OutNotMapped: 18,
+        OutNotSent: 19,
+    };
+    let peer = |host, sent, received| SOFTNDK_CABLE_PEER {
+        Address: SOCKADDR_INET::new(([192, 0, 2, host], 0).into()),
+        Reserved: 0,
+        Sent: sent,
+        Received: received,
+    };
+    let entry = |station, peer, age| SOFTNDK_FDB_ENTRY {
+        MacAddress: [2, 0, 0, 0, 0, station],
+        Reserved: 0,
+        Peer: peer,
+        Age: age,
+    };
+    [head.as_bytes(), [peer(2, 20, 21), peer(3, 22, 23)].as_bytes(), [entry(0xb, 1, 5), entry(0xa, 0, 299)].as_bytes()]
+        .concat()
+}
+
+// Shows S1508.
+#[test]
+fn a_cable_is_shown_by_the_names_of_its_parts() {
+    let found = cable::Found::read(&Answers(Ok(cable()))).unwrap();
+    let json = serde_json::to_value(&found).unwrap();
+    let expected = serde_json::json!({ "cable": {
+        "link": "up", "local": "192.0.2.1", "port": 4789, "vni": 7, "mtu": 1450,
+        "peers": [
+            { "address": "192.0.2.2", "sent": 20, "received": 21 },
+            { "address": "192.0.2.3", "sent": 22, "received": 23 },
+        ],
+        "fdb": [
+            { "mac": "02:00:00:00:00:0a", "peer": "192.0.2.2", "age": 299 },
+            { "mac": "02:00:00:00:00:0b", "peer": "192.0.2.3", "age": 5 },
+        ],
+        "frames_in": 2, "frames_out": 1,
+        "dropped_in": {
+            "stranger": 3, "not_vxlan": 4, "other_vni": 5, "short": 6, "long": 7, "vlan_tag": 8, "invalid_source": 9,
+            "own_address": 10, "no_list": 11, "not_mapped": 12, "not_wanted": 13, "paused": 14,
+        },
+        "dropped_out": { "vlan_tag": 15, "link_down": 16, "no_slot": 17, "not_mapped": 18, "not_sent": 19 },
+        "last_error": {
+            "status": STATUS_HOST_UNREACHABLE.to_string(), "what": "a datagram was not sent", "age": 12,
+        },
+    }});
+    assert_eq!(json, expected);
+    let text = found.to_string();
+    for line in [
+        "link up",
+        "local 192.0.2.1, UDP port 4789",
+        "frames 2 in, 1 out",
+        "192.0.2.3 22 23",
+        "02:00:00:00:00:0a 192.0.2.2 299",
+        "in other vni 5",
+        "out not sent 19",
+    ] {
+        assert!(says(&text, line), "{line}: {text}");
+    }
+    assert!(text.contains("a datagram was not sent: STATUS_HOST_UNREACHABLE"), "{text}");
+}
+
+#[test]
+fn without_a_cable_the_command_says_what_to_do() {
+    with_traffic(|_, open| {
+        let found = cable::Found::read(&open()).unwrap();
+        assert_eq!(serde_json::to_value(&found).unwrap(), serde_json::json!({ "cable": null }));
+        assert!(found.to_string().contains("set-cable.ps1"), "{found}");
+    });
+}
+
 #[test]
 fn errors_have_the_name_of_the_status_and_what_helps() {
     for (status, hint) in
@@ -149,6 +259,11 @@ fn errors_have_the_name_of_the_status_and_what_helps() {
 fn broken_answers_are_refused() {
     for answer in [vec![], vec![0; 15], vec![1; 16], vec![0; 16], vec![1; 200]] {
         assert!(Endpoints::read(&Answers(Ok(answer.clone()))).is_err(), "{answer:?}");
+        assert!(cable::Found::read(&Answers(Ok(answer.clone()))).is_err(), "{answer:?}");
+    }
+    let whole = cable();
+    for length in 0..whole.len() {
+        assert!(cable::Found::read(&Answers(Ok(whole[..length].to_vec()))).is_err(), "{length} bytes");
     }
     assert!(stats::Totals::read(&Answers(Ok(vec![0; 8]))).is_err());
 }
