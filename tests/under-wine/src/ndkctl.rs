@@ -39,6 +39,9 @@ pub(crate) fn agrees() -> Result<()> {
     let adapter = &limits["adapters"][0];
     ensure!(adapter["net_luid"] == idle["net_luid"] && adapter["addresses"] == idle["addresses"], "{idle}\n{limits}");
 
+    let cable = shown(&session, &["cable"])?;
+    ensure!(cable.get("cable").is_some_and(Value::is_null), "of an adapter without a cable: {cable}");
+
     let before = shown(&session, &["stats"])?;
     let watch = Harness::spawn(session.program("ndkctl.exe"), &["stats", "--watch", "--json"])?;
     let harness = Harness::start(&session, &["perf", "--sizes", "64,1MiB", "--json"])?;

@@ -1,13 +1,13 @@
-//! `tunnel`: the crate `vxlan` in a process of Linux, between a TAP interface and a UDP socket, and streams of TCP to send through it.
+//! `tunnel`: the crate `vxlan` in a process of Linux, between a TAP interface and a UDP socket, and streams and datagrams to send to it.
 //! `cargo xtask cable` starts it in network namespaces.
 
 mod relay;
 mod stream;
 mod tap;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Parser, Subcommand};
 use vxlan::header::{PORT, Vni};
 use vxlan::peers::Peers;
@@ -38,6 +38,17 @@ enum Task {
         #[arg(long, default_value_t = 1450)]
         mtu: usize,
     },
+    /// Send a UDP datagram
+    Datagram {
+        /// The address and port to send from; port 0: any
+        from: SocketAddr,
+        /// Where to send it
+        to: SocketAddr,
+        /// What is in it, two hexadecimal digits for each byte
+        bytes: String,
+        /// How often
+        times: usize,
+    },
     /// Accept one connection, and compare each byte that its sender sends
     Receive {
         /// Where to listen
@@ -58,6 +69,17 @@ fn main() -> Result<()> {
             let peers = Peers::parse(&peers).map_err(|refusal| anyhow!("the list of peers: {refusal:?}"))?;
             let vni = Vni::new(vni).context("a VNI has 24 bits")?;
             relay::run(&tap::Tap::open(&tap)?, SocketAddr::new(local, PORT), vni, mtu, peers)
+        }
+        Task::Datagram { from, to, bytes, times } => {
+            let socket = UdpSocket::bind(from).with_context(|| format!("cannot bind to {from}"))?;
+            let digits = bytes.as_bytes().chunks(2);
+            let datagram =
+                digits.map(|two| Ok(u8::from_str_radix(str::from_utf8(two)?, 16)?)).collect::<Result<Vec<_>>>()?;
+            (0..times).try_for_each(|_| {
+                let sent = socket.send_to(&datagram, to)?;
+                ensure!(sent == datagram.len(), "sent {sent} of {} bytes", datagram.len());
+                Ok(())
+            })
         }
         Task::Receive { at } => stream::receive(at),
         Task::Send { to, bytes } => stream::send(to, bytes),

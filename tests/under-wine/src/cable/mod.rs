@@ -3,6 +3,7 @@
 //! Ours is softndk.sys under Wine, or the crate `vxlan` in a process (tests/clients/tunnel). TCP/IP behind it is Linux's, by a TAP interface.
 
 pub mod bench;
+mod seen;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -360,6 +361,7 @@ fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
     session.load()?;
     let mut check = |what: &str, result: Result<()>| tally.check(&format!("{what}, underlay MTU {mtu}"), result);
     check("without CableLocal the link is down", until_unreached(&LINUX, &OURS.address()));
+    check("ndkctl shows that it is", seen::is_down(&session));
     other_has(&mut session, true)?;
     check("the link comes up with CableLocal", until_reached(&LINUX, &OURS.address()));
     other_has(&mut session, false)?;
@@ -369,9 +371,13 @@ fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
         Ok(())
     });
     check("its socket is closed", closed);
+    check("ndkctl shows the link down again", seen::is_down(&session));
     other_has(&mut session, true)?;
     check("and comes up again", until_reached(&LINUX, &OURS.address()));
     reaches("softndk.sys", mtu, tally);
+    let mut check = |what: &str, result: Result<()>| tally.check(&format!("{what}, underlay MTU {mtu}"), result);
+    check("ndkctl shows the peers, their stations, and each ping", seen::traffic(&session, mtu));
+    check("ndkctl shows each dropped datagram under its reason", seen::drops(&session, mtu));
     let report = session.unload()?;
     tally.check(&format!("softndk.sys leaves nothing and breaks no rule, underlay MTU {mtu}"), is_clean(&report));
     Ok(())

@@ -1,0 +1,174 @@
+//! What `ndkctl cable` shows is true: of datagrams whose number is known, and of what Linux says of the peers.
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use build::command::output;
+use serde_json::Value;
+use vxlan::header::{self, Vni};
+
+use super::{Computer, LINUX, OTHER, OURS, payload, ping, program, until};
+use crate::ndkctl::shown;
+use crate::session::Session;
+
+/// An address on the network that carries the datagrams, which is no peer's.
+const STRANGER: &str = "198.51.100.9";
+/// An Ethernet address that only dropped frames are from.
+const STATION: [u8; 6] = [2, 0, 0, 0, 0, 0x99];
+const PINGS: u64 = 20;
+
+fn cable(session: &Session) -> Result<Value> {
+    let mut found = shown(session, &["cable"])?;
+    let cable = found.get_mut("cable").map(Value::take).filter(Value::is_object);
+    cable.with_context(|| format!("no cable is shown: {found}"))
+}
+
+/// The link is down, for lack of the address `CableLocal`.
+pub(super) fn is_down(session: &Session) -> Result<()> {
+    until(|| {
+        let found = cable(session)?;
+        let error = found["last_error"]["status"].as_str().unwrap_or_default();
+        let is_known = error.contains("STATUS_INVALID_ADDRESS_COMPONENT");
+        ensure!(found["link"] == "down" && is_known, "the link is not shown as down, or not why: {found}");
+        Ok(())
+    })
+}
+
+/// The parameters, the frames of pings, the datagrams in which they were, and the peers' stations.
+pub(super) fn traffic(session: &Session, mtu: u32) -> Result<()> {
+    ping(&OTHER, &OURS.address(), 56)?;
+    let before = cable(session)?;
+    OURS.run(&format!("ping -n -c {PINGS} -i 0.05 {}", LINUX.address()))?;
+    let after = cable(session)?;
+    let parameters = [&after["link"], &after["local"], &after["port"], &after["vni"], &after["mtu"]];
+    let expected = [
+        Value::from("up"),
+        OURS.underlay().into(),
+        header::PORT.into(),
+        super::VNI.parse::<u32>()?.into(),
+        payload(mtu).into(),
+    ];
+    ensure!(parameters.into_iter().eq(&expected), "it has {expected:?}: {after}");
+    stations(&after)?;
+    counted(&before, &after)?;
+    ensure!(counted(&before, &before).is_err(), "pings without a datagram were not noticed: {before}");
+    Ok(())
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+/// Each ping has an answer; some other frames have passed, which were fewer.
+fn counted(before: &Value, after: &Value) -> Result<()> {
+    let grown = |path: &str| {
+        let of = |shown: &Value| shown.pointer(path).map_or(0, number);
+        of(after).wrapping_sub(of(before))
+    };
+    let peers = after["peers"].as_array().context("no peers")?;
+    let addresses: Vec<_> = peers.iter().map(|peer| peer["address"].as_str().unwrap_or_default()).collect();
+    ensure!(addresses == OURS.peers(), "the peers are {:?}: {after}", OURS.peers());
+    for (place, address) in addresses.iter().enumerate() {
+        for way in ["sent", "received"] {
+            let datagrams = grown(&format!("/peers/{place}/{way}"));
+            let is_right = (datagrams >= PINGS) == (*address == LINUX.underlay());
+            ensure!(
+                is_right && datagrams < 2 * PINGS,
+                "{PINGS} pings, {datagrams} datagrams {way}, {address}: {after}"
+            );
+        }
+    }
+    for way in ["frames_in", "frames_out"] {
+        let frames = grown(&format!("/{way}"));
+        ensure!((PINGS..2 * PINGS).contains(&frames), "{PINGS} pings, {frames} {way}: {after}");
+    }
+    Ok(())
+}
+
+/// The forwarding database has the address of each peer's interface, behind that peer.
+fn stations(found: &Value) -> Result<()> {
+    for peer in [LINUX, OTHER] {
+        let mac = peer.run("cat /sys/class/net/cable/address")?.trim().to_owned();
+        let is_it = |entry: &&Value| entry["mac"] == mac && entry["peer"] == peer.underlay();
+        let entry = fdb(found)?
+            .iter()
+            .find(is_it)
+            .with_context(|| format!("{mac} is not behind {}: {found}", peer.underlay()))?;
+        ensure!(number(&entry["age"]) < 60, "it has just sent a frame: {entry}");
+    }
+    Ok(())
+}
+
+fn fdb(found: &Value) -> Result<&Vec<Value>> {
+    found["fdb"].as_array().context("no forwarding database")
+}
+
+fn mac(address: [u8; 6]) -> String {
+    address.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// A datagram of this network, unless `vni` is another: a frame from `source`, of `length` bytes besides the addresses.
+fn datagram(vni: u32, source: [u8; 6], ether_type: u16, length: usize) -> Result<Vec<u8>> {
+    let header = header::emit(Vni::new(vni).context("a VNI has 24 bits")?);
+    Ok([&header[..], &[0xff; 6], &source, &ether_type.to_be_bytes(), &vec![0; length]].concat())
+}
+
+/// Datagrams that are dropped, of each reason another number: each is counted under its reason.
+pub(super) fn drops(session: &Session, mtu: u32) -> Result<()> {
+    // For experiments (IEEE 802).
+    const ETHER_TYPE: u16 = 0x88b5;
+    let (vni, long) = (super::VNI.parse::<u32>()?, payload(mtu) as usize + 1);
+    let own: Vec<_> =
+        OURS.mac_address().split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>()?;
+    let own = own.try_into().ok().context("a MAC address has six bytes")?;
+    let mut short = datagram(vni, STATION, ETHER_TYPE, 0)?;
+    short.pop();
+    let sent = [
+        ("stranger", datagram(vni, STATION, ETHER_TYPE, 46)?),
+        ("not_vxlan", b"garbage, no VXLAN".to_vec()),
+        ("other_vni", datagram(vni + 1, STATION, ETHER_TYPE, 46)?),
+        ("short", short),
+        ("long", datagram(vni, STATION, ETHER_TYPE, long)?),
+        ("vlan_tag", datagram(vni, STATION, 0x8100, 46)?),
+        ("invalid_source", datagram(vni, [0xff; 6], ETHER_TYPE, 46)?),
+        ("own_address", datagram(vni, own, ETHER_TYPE, 46)?),
+    ];
+    let before = cable(session)?;
+    let stranger = format!("address add {STRANGER}/32 dev wire");
+    output(Command::new("ip").args(["-n", &LINUX.namespace()]).args(stranger.split_whitespace()))?;
+    for (times, (why, bytes)) in (1..).zip(&sent) {
+        let from = if *why == "stranger" { STRANGER.to_owned() } else { LINUX.underlay() };
+        send(&LINUX, &from, bytes, times)?;
+    }
+    let expected: Vec<_> = (1..).zip(&sent).map(|(times, (why, _))| (*why, times)).collect();
+    // The last ones may be on their way.
+    until(|| dropped(&before, &cable(session)?, &expected))?;
+    let after = cable(session)?;
+    dropped(&before, &after, &expected)?;
+    let station = mac(STATION);
+    ensure!(fdb(&after)?.iter().all(|entry| entry["mac"] != station), "a dropped frame was learned from: {after}");
+    ensure!(dropped(&before, &before, &expected).is_err(), "datagrams that were not sent were not missed: {before}");
+    Ok(())
+}
+
+/// Sends a datagram to our tunnel end so many times.
+fn send(computer: &Computer, from: &str, bytes: &[u8], times: u64) -> Result<()> {
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (from, to) = (format!("{from}:0"), format!("{}:{}", OURS.underlay(), header::PORT));
+    let mut command = computer.command("");
+    output(command.arg(program()).args(["datagram", &from, &to, &digits, &times.to_string()]))?;
+    Ok(())
+}
+
+/// `expected`: how often each reason was counted since `before`. Other reasons were not, but for frames of Linux that no protocol wants.
+fn dropped(before: &Value, after: &Value, expected: &[(&str, u64)]) -> Result<()> {
+    let counts = after["dropped_in"].as_object().context("no counts")?;
+    for (why, count) in counts.iter().filter(|(why, _)| *why != "not_wanted") {
+        let grown = number(count).wrapping_sub(number(&before["dropped_in"][why]));
+        let times = expected.iter().find(|(of, _)| of == why).map_or(0, |(_, times)| *times);
+        ensure!(grown == times, "{times} datagrams to drop, {grown} counted, {why}: {before} {after}");
+    }
+    let missing = expected.iter().find(|(why, _)| !counts.contains_key(*why));
+    ensure!(missing.is_none(), "{missing:?} is not shown: {after}");
+    Ok(())
+}
