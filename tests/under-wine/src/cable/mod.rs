@@ -6,6 +6,7 @@ pub mod bench;
 mod seen;
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -51,7 +52,7 @@ const OTHER: Computer = Computer(3);
 
 impl Computer {
     fn namespace(&self) -> String {
-        format!("softndk-cable-{}", self.0)
+        namespace(&self.0.to_string())
     }
 
     fn underlay(&self) -> String {
@@ -91,7 +92,16 @@ impl Computer {
 }
 
 /// The namespace of the bridge to which the computers are connected.
-const SWITCH: &str = "softndk-cable-switch";
+fn switch() -> String {
+    namespace("switch")
+}
+
+/// A namespace of this tree's: another tree may run the command at the same time.
+fn namespace(name: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    paths::root().hash(&mut hasher);
+    format!("softndk-cable-{:08x}-{name}", hasher.finish() as u32)
+}
 
 /// The three computers, until it is dropped.
 struct Network;
@@ -101,15 +111,15 @@ impl Network {
     fn build(mtu: u32, ours: &[Computer]) -> Result<Self> {
         Self::tear_down();
         let ip = |line: &str| output(Command::new("ip").args(line.split_whitespace()));
-        let network = Self;
-        ip(&format!("netns add {SWITCH}"))?;
-        ip(&format!("-n {SWITCH} link add bridge mtu {mtu} type bridge"))?;
-        ip(&format!("-n {SWITCH} link set bridge up"))?;
+        let (network, switch) = (Self, switch());
+        ip(&format!("netns add {switch}"))?;
+        ip(&format!("-n {switch} link add bridge mtu {mtu} type bridge"))?;
+        ip(&format!("-n {switch} link set bridge up"))?;
         for computer in [OURS, LINUX, OTHER] {
             let (namespace, port) = (computer.namespace(), format!("port{}", computer.0));
             ip(&format!("netns add {namespace}"))?;
-            ip(&format!("-n {SWITCH} link add {port} mtu {mtu} type veth peer name wire mtu {mtu} netns {namespace}"))?;
-            ip(&format!("-n {SWITCH} link set {port} master bridge up"))?;
+            ip(&format!("-n {switch} link add {port} mtu {mtu} type veth peer name wire mtu {mtu} netns {namespace}"))?;
+            ip(&format!("-n {switch} link set {port} master bridge up"))?;
             ip(&format!("-n {namespace} link set lo up"))?;
             ip(&format!("-n {namespace} address add {}/24 dev wire", computer.underlay()))?;
             ip(&format!("-n {namespace} link set wire up"))?;
@@ -143,9 +153,9 @@ impl Network {
     /// Also what an earlier run has left.
     fn tear_down() {
         let computers = [OURS, LINUX, OTHER].map(|computer| computer.namespace());
-        for namespace in computers.iter().map(String::as_str).chain([SWITCH]) {
+        for namespace in computers.into_iter().chain([switch()]) {
             let mut command = Command::new("ip");
-            let _gone = command.args(["netns", "delete", namespace]).stderr(Stdio::null()).status();
+            let _gone = command.args(["netns", "delete", &namespace]).stderr(Stdio::null()).status();
         }
     }
 }
