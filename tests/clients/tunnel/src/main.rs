@@ -4,6 +4,7 @@
 mod relay;
 mod stream;
 mod tap;
+mod throw;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -53,14 +54,19 @@ enum Task {
     Receive {
         /// Where to listen
         at: SocketAddr,
+        /// Say how many bytes have arrived, once for each MiB
+        #[arg(long)]
+        tell: bool,
     },
     /// Connect to a receiver, and send it bytes that it knows
     Send {
         /// The receiver's address
         to: SocketAddr,
-        /// Bytes to send
-        bytes: u64,
+        /// Bytes to send; until standard input ends if none are named
+        bytes: Option<u64>,
     },
+    /// Send a tunnel end datagrams that it has to drop, or frames of ever more stations
+    Throw(throw::Plan),
 }
 
 fn main() -> Result<()> {
@@ -81,7 +87,8 @@ fn main() -> Result<()> {
                 Ok(())
             })
         }
-        Task::Receive { at } => stream::receive(at),
+        Task::Receive { at, tell } => stream::receive(at, tell),
         Task::Send { to, bytes } => stream::send(to, bytes),
+        Task::Throw(plan) => throw::throw(&plan),
     }
 }
