@@ -178,6 +178,29 @@ impl Session {
         self.order("surprise")
     }
 
+    /// Bytes of pool in use.
+    pub(crate) fn pool(&mut self) -> Result<u64> {
+        const SAID: &str = "softndk-standin: pool in use ";
+        let said = |log: &str| {
+            let lines = log.lines().filter_map(|line| line.split_once(SAID)?.1.split_once(' ')?.0.parse().ok());
+            lines.collect::<Vec<u64>>()
+        };
+        let before = said(&self.log()?).len();
+        self.order("pool")?;
+        let start = Instant::now();
+        loop {
+            if let Some(bytes) = said(&self.log()?).get(before) {
+                return Ok(*bytes);
+            }
+            ensure!(
+                start.elapsed() < LOAD_LIMIT,
+                "the stand-ins do not say how much pool is in use\n{}",
+                self.log_tail()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// The addresses that TCP/IP has on the adapter's interface from now on, to which the driver looks if it was given none.
     pub(crate) fn set_tcpip(&mut self, addresses: &[&str]) -> Result<()> {
         self.order(&format!("tcpip {}", addresses.join(",")))

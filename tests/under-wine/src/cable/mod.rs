@@ -3,7 +3,9 @@
 //! Ours is softndk.sys under Wine, or the crate `vxlan` in a process (tests/clients/tunnel). TCP/IP behind it is Linux's, by a TAP interface.
 
 pub mod bench;
+mod hostile;
 mod seen;
+mod stream;
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -255,12 +257,12 @@ fn stream_of(program: &Path, from: &Computer, to: &Computer, bytes: u64) -> Resu
     Ok(sent)
 }
 
-/// Captures what `filter` lets pass at an interface of ours while `what` is done, and returns the file.
-fn captured<T>(interface: &str, filter: &str, what: impl FnOnce() -> Result<T>) -> Result<(PathBuf, T)> {
+/// Captures what `filter` lets pass at an interface of `at` while `what` is done, and returns the file.
+fn captured<T>(at: &Computer, interface: &str, filter: &str, what: impl FnOnce() -> Result<T>) -> Result<(PathBuf, T)> {
     let folder = paths::root().join("target/cable");
     fs::create_dir_all(&folder)?;
-    let file = folder.join(format!("{interface}.pcap"));
-    let mut command = OURS.command(&format!("tcpdump -i {interface} -U --immediate-mode -s 0 -w"));
+    let file = folder.join(format!("{interface}-{}.pcap", at.0));
+    let mut command = at.command(&format!("tcpdump -i {interface} -U --immediate-mode -s 0 -w"));
     let mut tcpdump = command.arg(&file).arg(filter).stderr(Stdio::piped()).spawn()?;
     let mut told = BufReader::new(tcpdump.stderr.take().context("no output")?);
     // tcpdump prints its first line when it captures.
@@ -268,7 +270,7 @@ fn captured<T>(interface: &str, filter: &str, what: impl FnOnce() -> Result<T>) 
     let done = what();
     // tcpdump may not have written the last datagrams yet.
     thread::sleep(Duration::from_millis(300));
-    OURS.run(&format!("kill -INT {}", tcpdump.id()))?;
+    at.run(&format!("kill -INT {}", tcpdump.id()))?;
     told.read_to_end(&mut Vec::new())?;
     tcpdump.wait()?;
     done.map(|done| (file, done))
@@ -359,35 +361,44 @@ fn network_address(tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
+/// Whether another interface of OURS has `CableLocal` from now on. Linux has the address all the time: only what TCP/IP tells the driver changes.
+fn other_has_local(session: &mut Session, has: bool) -> Result<()> {
+    let address = if has { OURS.underlay() } else { "192.0.2.99".to_owned() };
+    session.set_keyword("OtherAddresses", &address)
+}
+
+/// Waits until the driver of OURS has a socket, or none.
+fn until_socket(is_open: bool) -> Result<()> {
+    until(|| {
+        let sockets = OURS.run("ss -Huan")?;
+        ensure!(sockets.is_empty() != is_open, "the sockets are: {sockets:?}");
+        Ok(())
+    })
+}
+
 /// softndk.sys, whose TCP/IP gets the address `CableLocal` after the driver has started.
 fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
     let mut session = session(&OURS, prefix::Computer::First, mtu)?;
-    let underlay = OURS.underlay();
-    // Linux has the address all the time: only what TCP/IP tells the driver changes.
-    let other_has = |session: &mut Session, has: bool| {
-        session.set_keyword("OtherAddresses", if has { &underlay } else { "192.0.2.99" })
-    };
-    other_has(&mut session, false)?;
+    other_has_local(&mut session, false)?;
     session.load()?;
     let mut check = |what: &str, result: Result<()>| tally.check(&format!("{what}, underlay MTU {mtu}"), result);
     check("without CableLocal the link is down", until_unreached(&LINUX, &OURS.address()));
     check("ndkctl shows that it is", seen::is_down(&session));
-    other_has(&mut session, true)?;
+    other_has_local(&mut session, true)?;
     check("the link comes up with CableLocal", until_reached(&LINUX, &OURS.address()));
-    other_has(&mut session, false)?;
+    other_has_local(&mut session, false)?;
     check("the link goes down with CableLocal", until_unreached(&LINUX, &OURS.address()));
-    let closed = until(|| {
-        ensure!(OURS.run("ss -Huan")?.is_empty(), "a socket is open");
-        Ok(())
-    });
-    check("its socket is closed", closed);
+    check("its socket is closed", until_socket(false));
     check("ndkctl shows the link down again", seen::is_down(&session));
-    other_has(&mut session, true)?;
+    other_has_local(&mut session, true)?;
     check("and comes up again", until_reached(&LINUX, &OURS.address()));
     reaches("softndk.sys", mtu, tally);
     let mut check = |what: &str, result: Result<()>| tally.check(&format!("{what}, underlay MTU {mtu}"), result);
     check("ndkctl shows the peers, their stations, and each ping", seen::traffic(&session, mtu));
     check("ndkctl shows each dropped datagram under its reason", seen::drops(&session, mtu));
+    if mtu == 1500 {
+        hostile::run(&mut session, tally);
+    }
     let report = session.unload()?;
     tally.check(&format!("softndk.sys leaves nothing and breaks no rule, underlay MTU {mtu}"), is_clean(&report));
     Ok(())
@@ -403,8 +414,8 @@ fn reaches(ours: &str, mtu: u32, tally: &mut Tally) {
     let largest = payload(mtu) - 28;
     let mut check =
         |what: &str, result: Result<()>| tally.check(&format!("{what}, {ours}, underlay MTU {mtu}"), result);
-    let capture = captured("cable", "arp", || {
-        captured("wire", "udp port 4789", || {
+    let capture = captured(&OURS, "cable", "arp", || {
+        captured(&OURS, "wire", "udp port 4789", || {
             // So that there is an ARP request.
             OURS.run("ip neigh flush dev cable")?;
             ping(&OURS, &LINUX.address(), 56)?;

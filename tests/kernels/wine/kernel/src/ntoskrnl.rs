@@ -22,6 +22,7 @@ unsafe extern "system" {
     pub fn SoftNdkStandInIsSystemProcess(process: *mut c_void) -> u8;
     pub fn SoftNdkStandInReport();
     pub fn SoftNdkStandInTrace();
+    pub fn SoftNdkStandInPool();
     pub fn SoftNdkStandInSpinLocksTaken() -> u64;
     pub fn SoftNdkStandInRunDpcs(most: u32);
     pub fn SoftNdkStandInIrp(irp: *mut IRP, file: *mut FILE_OBJECT) -> u64;

@@ -27,7 +27,7 @@ use crate::{
         Job,
     },
     lock, oid_checks, pnp,
-    protocol::{DISABLE_NDK, ENABLE_NDK, OPEN_BELOW, REMOVE, SLEEP, TRACE},
+    protocol::{DISABLE_NDK, ENABLE_NDK, OPEN_BELOW, POOL, REMOVE, SLEEP, TRACE},
     security::Descriptor,
     turns,
 };
@@ -343,6 +343,12 @@ impl Control {
         if major == IRP_MJ_DEVICE_CONTROL && code == TRACE {
             // SAFETY: no preconditions.
             unsafe { ntoskrnl::SoftNdkStandInTrace() };
+            // SAFETY: the caller owns the IRP.
+            return unsafe { irp::complete(irp, status::SUCCESS) };
+        }
+        if major == IRP_MJ_DEVICE_CONTROL && code == POOL {
+            // SAFETY: no preconditions.
+            unsafe { ntoskrnl::SoftNdkStandInPool() };
             // SAFETY: the caller owns the IRP.
             return unsafe { irp::complete(irp, status::SUCCESS) };
         }

@@ -19,3 +19,5 @@ pub(crate) const TRACE: u32 = 0x8000_200C;
 pub(crate) const SLEEP: u32 = 0x8000_2010;
 /// The adapter is removed by surprise.
 pub(crate) const REMOVE: u32 = 0x8000_2014;
+/// Has the ntoskrnl stand-in say how much pool is in use.
+pub(crate) const POOL: u32 = 0x8000_2020;

@@ -95,6 +95,16 @@ extern "system" fn SoftNdkStandInObjectCount(kind: *const c_char) -> i64 {
     state.objects.get(&*text(kind)).copied().unwrap_or(0)
 }
 
+/// Says how much pool is in use, on the debug channel.
+#[unsafe(no_mangle)]
+extern "system" fn SoftNdkStandInPool() {
+    let pool::Usage { bytes, allocations, .. } = pool::usage();
+    if let Ok(text) = CString::new(format!("softndk-standin: pool in use {bytes} bytes in {allocations} allocations\n"))
+    {
+        base::debug_print(&text);
+    }
+}
+
 /// Writes the summary: pool in use, live objects, violations. Called once the driver's unload routine has done its work.
 #[unsafe(no_mangle)]
 pub(crate) extern "system" fn SoftNdkStandInReport() {
