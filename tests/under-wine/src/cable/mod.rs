@@ -2,6 +2,7 @@
 //!
 //! Ours is softndk.sys under Wine, or the crate `vxlan` in a process (tests/clients/tunnel). TCP/IP behind it is Linux's, by a TAP interface.
 
+mod away;
 pub mod bench;
 mod hostile;
 mod seen;
@@ -298,7 +299,7 @@ pub fn cable() -> Result<ExitCode> {
     network_address(&mut tally)?;
     drop(network);
     let network = Network::build(1500, &[OURS, OTHER])?;
-    let played = step("playing every case between two computers over the cable", || two_drivers(&mut tally));
+    let played = two_drivers(&mut tally);
     tally.check("every case holds between two drivers, over the addresses of their adapters", played);
     drop(network);
     for mtu in [1500, 9000] {
@@ -341,7 +342,10 @@ fn two_drivers(tally: &mut Tally) -> Result<()> {
         [session(&OURS, prefix::Computer::First, 1500)?, session(&OTHER, prefix::Computer::Second, 1500)?];
     sessions.iter_mut().try_for_each(Session::load)?;
     until_reached(&OURS, &OTHER.address())?;
-    two_computers::cases(Computers::of(sessions)?, &OURS.underlay(), tally)
+    away::unplugged(&mut sessions, tally);
+    step("playing every case between two computers over the cable", || {
+        two_computers::cases(Computers::of(sessions)?, &OURS.underlay(), tally)
+    })
 }
 
 /// An address that an administrator gives the adapter, and one that no station can have.
@@ -398,6 +402,7 @@ fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
     check("ndkctl shows each dropped datagram under its reason", seen::drops(&session, mtu));
     if mtu == 1500 {
         hostile::run(&mut session, tally);
+        away::peers(tally);
     }
     let report = session.unload()?;
     tally.check(&format!("softndk.sys leaves nothing and breaks no rule, underlay MTU {mtu}"), is_clean(&report));
