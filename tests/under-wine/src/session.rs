@@ -178,6 +178,16 @@ impl Session {
         self.order("surprise")
     }
 
+    /// Has the protocol above the adapter keep the lists that are indicated, until the adapter is pausing.
+    pub(crate) fn hold(&mut self) -> Result<()> {
+        self.order("hold")
+    }
+
+    /// Pauses the adapter, of which the protocol has to have lists, and restarts it.
+    pub(crate) fn pause(&mut self) -> Result<()> {
+        self.order("pause")
+    }
+
     /// Bytes of pool in use.
     pub(crate) fn pool(&mut self) -> Result<u64> {
         const SAID: &str = "softndk-standin: pool in use ";

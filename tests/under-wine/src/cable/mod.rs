@@ -5,6 +5,7 @@
 mod away;
 pub mod bench;
 mod hostile;
+mod paused;
 mod seen;
 mod stream;
 
@@ -403,9 +404,13 @@ fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
     if mtu == 1500 {
         hostile::run(&mut session, tally);
         away::peers(tally);
+        paused::run(&mut session, tally);
     }
     let report = session.unload()?;
     tally.check(&format!("softndk.sys leaves nothing and breaks no rule, underlay MTU {mtu}"), is_clean(&report));
+    if mtu == 1500 {
+        paused::unload_in_traffic(&mut session, tally);
+    }
     Ok(())
 }
 

@@ -1,7 +1,9 @@
 //! `loader.exe DRIVER.SYS ADDRESS[,ADDRESS]...`: loads and unloads the driver as told, line by line, on standard input.
 //!
 //! It says `ok` when it is ready. Each line `load`, `unload`, `disable`, `enable` (RDMA), `sleep` (and wake up), `surprise` (the
-//! adapter is removed), `pool` (how much pool is in use, on the debug channel), `tcpip ADDRESS,...` (what the interface has), `wsk on`, `wsk off` (whether there is a Winsock Kernel),
+//! adapter is removed), `hold` (the protocol keeps the lists that are indicated until the adapter is pausing), `pause` (the adapter is
+//! paused while the protocol keeps some, and restarted), `pool` (how much pool is in use, on the debug channel), `tcpip ADDRESS,...` (what the
+//! interface has), `wsk on`, `wsk off` (whether there is a Winsock Kernel),
 //! `crc on`, `crc off` (the adapter's parameter `Crc`, when it starts), `set KEYWORD VALUE` (another of its parameters), `start` (load,
 //! and do not wait for the device), `below` (the driver has to refuse to open a name below its device), `trace LEVEL` (events up to that level
 //! are kept, 0: none), `keep freed` (from the next load on freed memory keeps its content), `consumer NAME DRIVER.SYS` (a service for another driver, in the same process), `consume NAME` (that is started and
@@ -80,6 +82,8 @@ fn serve_service(driver: &str, addresses: &str) -> Result<()> {
         "enable" => device::control::<()>(protocol::ENABLE_NDK, None),
         "sleep" => device::control::<()>(protocol::SLEEP, None),
         "surprise" => device::control::<()>(protocol::REMOVE, None),
+        "hold" => device::control::<()>(protocol::HOLD, None),
+        "pause" => device::control::<()>(protocol::PAUSE, None),
         "pool" => device::control::<()>(protocol::POOL, None),
         "wsk on" => service.set_parameter("WithoutWsk", "0"),
         "wsk off" => service.set_parameter("WithoutWsk", "1"),

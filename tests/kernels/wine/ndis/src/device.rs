@@ -26,8 +26,8 @@ use crate::{
         self, Dispatch, IRP_MJ_CLEANUP, IRP_MJ_CLOSE, IRP_MJ_CREATE, IRP_MJ_DEVICE_CONTROL, IRP_MJ_READ, IRP_MJ_WRITE,
         Job,
     },
-    lock, oid_checks, pnp,
-    protocol::{DISABLE_NDK, ENABLE_NDK, OPEN_BELOW, POOL, REMOVE, SLEEP, TRACE},
+    lock, oid_checks, packets, pnp,
+    protocol::{DISABLE_NDK, ENABLE_NDK, HOLD, OPEN_BELOW, PAUSE, POOL, REMOVE, SLEEP, TRACE},
     security::Descriptor,
     turns,
 };
@@ -242,6 +242,14 @@ unsafe fn serve(irp: *mut IRP, code: u32) -> i32 {
                 adapter.remove_surprisingly();
                 true
             }
+            HOLD => {
+                packets::hold_receives(&adapter);
+                true
+            }
+            PAUSE => {
+                packets::pause_with_receives(&adapter);
+                true
+            }
             _ => oid_checks::set_ndk(&adapter, code == ENABLE_NDK, || {}),
         });
         // SAFETY: given away with STATUS_PENDING, and completed once.
@@ -332,7 +340,7 @@ impl Control {
             let location = irp::current_location(irp);
             ((*location).MajorFunction, (*location).FileObject, irp::control_code(irp))
         };
-        if major == IRP_MJ_DEVICE_CONTROL && [DISABLE_NDK, ENABLE_NDK, SLEEP, REMOVE].contains(&code) {
+        if major == IRP_MJ_DEVICE_CONTROL && [DISABLE_NDK, ENABLE_NDK, SLEEP, REMOVE, HOLD, PAUSE].contains(&code) {
             // SAFETY: passed on to the caller.
             return unsafe { serve(irp, code) };
         }

@@ -19,5 +19,9 @@ pub(crate) const TRACE: u32 = 0x8000_200C;
 pub(crate) const SLEEP: u32 = 0x8000_2010;
 /// The adapter is removed by surprise.
 pub(crate) const REMOVE: u32 = 0x8000_2014;
+/// The protocol keeps the lists that are indicated, until the next pause.
+pub(crate) const HOLD: u32 = 0x8000_2018;
+/// The adapter is paused while the protocol keeps lists, and restarted.
+pub(crate) const PAUSE: u32 = 0x8000_201C;
 /// Has the ntoskrnl stand-in say how much pool is in use.
 pub(crate) const POOL: u32 = 0x8000_2020;

@@ -1,0 +1,62 @@
+//! An adapter that is paused, halted or removed while frames come, and while the protocol above it has lists that it has received.
+
+use anyhow::Result;
+use build::command::step;
+use checks::tally::Tally;
+
+use super::stream::Stream;
+use super::{LINUX, OURS, is_clean, until_reached};
+use crate::session::Session;
+
+/// Pauses, one after the other.
+const PAUSES: usize = 5;
+
+/// The adapter goes on.
+pub(super) fn run(session: &mut Session, tally: &mut Tally) {
+    let paused = step("pausing an adapter in mid stream", || pauses(session));
+    tally.check("a stream goes on when the adapter was paused with received frames out", paused);
+    let slept = step("putting the computer to sleep in mid stream", || sleeps(session));
+    tally.check("a stream goes on when the adapter was halted with received frames out, and is back", slept);
+}
+
+/// The protocol has nearly all lists that the driver has, and gives them back when the adapter is pausing.
+fn pauses(session: &mut Session) -> Result<()> {
+    let stream = Stream::start(&LINUX, &OURS)?;
+    for _ in 0..PAUSES {
+        session.hold()?;
+        stream.flows()?;
+        session.pause()?;
+        stream.flows()?;
+    }
+    stream.end()
+}
+
+fn sleeps(session: &mut Session) -> Result<()> {
+    let stream = Stream::start(&LINUX, &OURS)?;
+    session.hold()?;
+    stream.flows()?;
+    session.sleep()?;
+    until_reached(&LINUX, &OURS.address())?;
+    stream.flows()?;
+    stream.end()
+}
+
+/// The driver is loaded again, and goes for good.
+pub(super) fn unload_in_traffic(session: &mut Session, tally: &mut Tally) {
+    for (is_surprise, what) in [(false, "unload"), (true, "surprise removal")] {
+        let done = step(&format!("{what} in mid stream"), || goes(session, is_surprise));
+        tally.check(&format!("{what} with received frames out leaves nothing and breaks no rule"), done);
+    }
+}
+
+fn goes(session: &mut Session, is_surprise: bool) -> Result<()> {
+    session.load()?;
+    until_reached(&LINUX, &OURS.address())?;
+    let stream = Stream::start(&LINUX, &OURS)?;
+    session.hold()?;
+    stream.flows()?;
+    if is_surprise {
+        session.remove_surprisingly()?;
+    }
+    is_clean(&session.unload()?)
+}
