@@ -56,6 +56,15 @@ enum Command {
         #[arg(last = true)]
         program: Vec<String>,
     },
+    /// Play both roles of rping with the peer of `guest.sh`, wherever it is; print a line of JSON for each step
+    Roles {
+        /// What our side is called
+        #[arg(long)]
+        name: String,
+        /// Plays our role: ndharness, and how it is started
+        #[arg(last = true, required = true)]
+        program: Vec<String>,
+    },
     /// Carry SMB from a port of TCP to a server of SMB Direct that is not ours
     SmbClient {
         /// Our address
@@ -119,6 +128,10 @@ fn main() -> Result<ExitCode> {
             let side = if program.is_empty() { Side::Here { crc } } else { Side::Program(program) };
             let passed = suite::run(&Suite { side, name, crc, driver, verbs }, &directory)?;
             return Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::Roles { name, program } => {
+            let suite = Suite { side: Side::Program(program), name, crc: false, driver: false, verbs: None };
+            return Ok(if suite::roles(&suite) { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::SmbClient { local, peer, listen, mode, keepalive, crc } => {
             let client = smb::Client { local, server: peer, mode, on: smb::On::Here { crc }, fault: None, keepalive };

@@ -57,13 +57,19 @@ const TERMINATES: [(Fault, Codes, &str); 8] = [
     (Fault::ShortReceive, (1, 2, 0x05), "DDP, untagged buffer, message too long"),
 ];
 
+/// The steps of rping over IPv4 that need no capture; whether none failed.
+pub(crate) fn roles(suite: &Suite) -> bool {
+    let mut rows = Rows::of(suite.name.clone());
+    suite.sizes(&mut rows);
+    suite.controls(&mut rows);
+    rows.is_success()
+}
+
 /// All steps; whether none failed. Captures are written in `directory`.
 pub(crate) fn run(suite: &Suite, directory: &Path) -> Result<bool> {
     peer::prepare_link()?;
     let mut rows = Rows::of(suite.name.clone());
-    for size in [64, 4096, 65536] {
-        suite.both_roles(&mut rows, &format!("{size} B"), OURS, Plan { size, ..PLAIN });
-    }
+    suite.sizes(&mut rows);
     if !suite.crc {
         suite.both_roles(&mut rows, "4096 B, IPv6", OURS_V6, Plan { size: 4096, ..PLAIN });
         suite.controls(&mut rows);
@@ -106,6 +112,12 @@ fn with_driver(program: &[String], directory: &Path, crc: bool, rows: &mut Rows)
 }
 
 impl Suite {
+    fn sizes(&self, rows: &mut Rows) {
+        for size in [64, 4096, 65536] {
+            self.both_roles(rows, &format!("{size} B"), OURS, Plan { size, ..PLAIN });
+        }
+    }
+
     fn both_roles(&self, rows: &mut Rows, what: &str, ours: IpAddr, plan: Plan) {
         let with = if self.crc { "with CRC" } else { "without CRC" };
         rows.add(format!("rping server of siw, {what}, {with}"), || self.as_client(ours, plan));

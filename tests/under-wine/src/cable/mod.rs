@@ -4,6 +4,7 @@
 
 mod away;
 pub mod bench;
+mod guest;
 mod hostile;
 mod paused;
 mod seen;
@@ -12,7 +13,7 @@ mod stream;
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
@@ -303,6 +304,7 @@ pub fn cable() -> Result<ExitCode> {
     let played = two_drivers(&mut tally);
     tally.check("every case holds between two drivers, over the addresses of their adapters", played);
     drop(network);
+    guest::run(&mut tally)?;
     for mtu in [1500, 9000] {
         let network = Network::build(mtu, &[OURS])?;
         let relay = Relay::start(VNI, mtu)?;
@@ -321,7 +323,12 @@ pub fn cable() -> Result<ExitCode> {
 /// The driver of a computer, not loaded yet.
 fn session(computer: &Computer, prefix: prefix::Computer, mtu: u32) -> Result<Session> {
     let addresses = [computer.address().parse()?, computer.address_v6().parse()?];
-    let mut session = Session::start_in(&computer.namespace(), prefix, &addresses)?;
+    session_with(computer, prefix, mtu, &addresses)
+}
+
+/// The driver of a computer whose adapter has these addresses, not loaded yet.
+fn session_with(computer: &Computer, prefix: prefix::Computer, mtu: u32, addresses: &[IpAddr]) -> Result<Session> {
+    let mut session = Session::start_in(&computer.namespace(), prefix, addresses)?;
     for (keyword, value) in [
         ("TapInterface", "cable"),
         // What TCP/IP says of another interface.

@@ -13,11 +13,16 @@ use anyhow::{Context, Result, ensure};
 use build::command::{cargo, run};
 use build::{dist, paths, setup};
 
+pub(crate) use self::sides::both_roles;
 pub use self::sides::every_side;
 use self::table::{Row, Table};
 
 /// Where the peer is: the script that boots it and runs a command against it.
-const VARIABLE: &str = "SOFTNDK_SIW_PEER";
+pub(crate) const VARIABLE: &str = "SOFTNDK_SIW_PEER";
+/// The interface by which this system reaches the peer, our address at it, and the peer's.
+pub(crate) const INTERFACE: &str = "tap0";
+pub(crate) const OURS: &str = "10.77.0.1";
+pub(crate) const PEER: &str = "10.77.0.2";
 /// Names libraries that come before others.
 const PRELOAD: &str = "LD_PRELOAD";
 /// What the script ends with where the peer cannot run.
@@ -45,14 +50,11 @@ pub fn interop(json: bool) -> Result<ExitCode> {
     }
     dist::build()?;
     dist::build_test_driver()?;
-    run(cargo(&paths::root()).args(["build", "--package", "interop", "--package", "siw-xstate"]))?;
+    build_rping()?;
     build_verbs()?;
-    let mut command = Command::new(script);
-    // For the peer: tests/clients/siw-xstate says why.
-    command.env(PRELOAD, paths::root().join("target/debug/libsiw_xstate.so"));
-    command.arg(paths::root().join("tests/clients/interop/guest.sh"));
     // Itself, in the peer's namespace.
-    command.args(["env", "-u", PRELOAD]).arg(env::current_exe()?).args(["interop", "--inside"]);
+    let mut command = peer_command(&script);
+    command.arg(env::current_exe()?).args(["interop", "--inside"]);
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the peer's script")?;
     let (mut table, mut said) = (Table::default(), Vec::new());
     for line in BufReader::new(child.stdout.take().context("the script has no output")?).lines() {
@@ -75,6 +77,26 @@ pub fn interop(json: bool) -> Result<ExitCode> {
     }
     ensure!(status.success() == table.is_success(), "the peer's script ended with {status}: {said}");
     Ok(if table.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The programs that play rping, and what the peer needs.
+pub(crate) fn build_rping() -> Result<()> {
+    run(cargo(&paths::root()).args(["build", "--package", "interop", "--package", "siw-xstate"]))
+}
+
+/// Boots the peer, and runs the command in its namespace that is to follow.
+pub(crate) fn peer_command(script: &Path) -> Command {
+    let mut command = Command::new(script);
+    // For the peer: tests/clients/siw-xstate says why.
+    command.env(PRELOAD, paths::root().join("target/debug/libsiw_xstate.so"));
+    command.arg(paths::root().join("tests/clients/interop/guest.sh"));
+    command.args(["env", "-u", PRELOAD]);
+    command
+}
+
+/// The script of the peer that is named.
+pub(crate) fn named_peer() -> Result<Option<PathBuf>> {
+    peer(env::var_os(VARIABLE).map(PathBuf::from), Path::new(""))
 }
 
 /// The script that boots the peer: the one that is named, which has to be there, or `usual`, if that is.

@@ -4,13 +4,20 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use build::command::{self, outcome};
 use build::dist::TEST_DRIVER;
 use build::paths;
+use checks::tally::Tally;
 
 use super::table::Row;
+use crate::prefix;
 use crate::session::Session;
+
+/// For both roles together: a program gives up on each long before.
+const ROLES_LIMIT: Duration = Duration::from_secs(600);
 
 /// Our addresses there, of which the second is added by the first suite.
 const OURS: [IpAddr; 2] =
@@ -66,14 +73,34 @@ fn suite(name: &str, crc: bool, program: Option<&Command>) -> Result<bool> {
         command.arg("--verbs").arg(verbs);
     }
     if let Some(program) = program {
-        command.arg("--").arg(program.get_program()).args(program.get_args());
-        command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        program.get_envs().filter(|(_, value)| value.is_none()).for_each(|(name, _)| {
-            command.env_remove(name);
-        });
-        program.get_current_dir().into_iter().for_each(|folder| {
-            command.current_dir(folder);
-        });
+        plays_by(&mut command, program);
     }
     Ok(command.status().context("cannot start the suite")?.success())
+}
+
+/// `command` has `program` play our role.
+fn plays_by(command: &mut Command, program: &Command) {
+    command.arg("--").arg(program.get_program()).args(program.get_args());
+    command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    program.get_envs().filter(|(_, value)| value.is_none()).for_each(|(name, _)| {
+        command.env_remove(name);
+    });
+    program.get_current_dir().into_iter().for_each(|folder| {
+        command.current_dir(folder);
+    });
+}
+
+/// Plays both roles of rping with the peer; `inside` begins a command where the peer is reached.
+pub(crate) fn both_roles(mut inside: Command, program: &Command, tally: &mut Tally) -> Result<()> {
+    inside.arg(paths::root().join("target/debug/interop")).args(["roles", "--name", prefix::DRIVER]);
+    plays_by(&mut inside, program);
+    let said = outcome(&mut inside, ROLES_LIMIT)?;
+    let mut played = false;
+    for row in String::from_utf8_lossy(&said.stdout).lines().filter_map(Row::parse) {
+        played = true;
+        let result = if row.is_failure() { Err(anyhow!("{row}")) } else { Ok(()) };
+        tally.check(&format!("{}, over the cable", row.step()), result);
+    }
+    ensure!(played, "nothing was played: {}", command::said(&said));
+    Ok(())
 }

@@ -40,6 +40,10 @@ impl Row {
         Self { side: side.to_owned(), step: step.to_owned(), outcome, detail, seconds: 0.0 }
     }
 
+    pub(super) fn step(&self) -> &str {
+        &self.step
+    }
+
     pub(super) fn is_failure(&self) -> bool {
         self.outcome == Outcome::Failed
     }
