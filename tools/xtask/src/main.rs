@@ -65,7 +65,8 @@ enum Task {
     TwoComputers,
     /// Say how long a good client waits for a listener of softndk.sys under Wine at most, among peers that reset, say nothing or say little
     Crowd(crowd::Wanted),
-    /// Join a tunnel end of ours to VXLAN of Linux: ping and streams, between three computers in network namespaces
+    /// Join a tunnel end of ours to VXLAN of Linux: ping and streams, between three computers in network namespaces; what is hostile, or goes and
+    /// comes back
     Cable,
     /// Run every case of softnd.dll where no driver is loaded
     Hosted,
