@@ -6,6 +6,7 @@ mod away;
 pub mod bench;
 mod guest;
 mod hostile;
+mod ipv6;
 mod paused;
 mod seen;
 mod stream;
@@ -297,6 +298,7 @@ pub fn cable() -> Result<ExitCode> {
         driver(mtu, &mut tally)?;
         drop(network);
     }
+    step("joining softndk.sys over IPv6", || ipv6::run(&mut tally))?;
     let network = Network::build(1500, &[OURS])?;
     network_address(&mut tally)?;
     drop(network);
