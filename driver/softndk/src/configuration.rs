@@ -197,8 +197,8 @@ fn parse_addresses(list: &[u16]) -> Result<Slice<IpAddr, Windows>, NDIS_STATUS> 
 }
 
 /// The cable's parameters. NDIS_STATUS_INVALID_DATA: `CablePeers` is not a list of other machines' addresses, of one family, each once, at most
-/// [`vxlan::peers::MAX_PEERS`]; or `CableLocal` is no address of one machine and of that family, or one of the peers; or the adapter would have
-/// the Ethernet address of a peer's.
+/// [`vxlan::peers::MAX_PEERS`]; or `CableLocal` is no address of one machine and of that family, or one of the peers; or a peer's adapter, without
+/// a `NetworkAddress` of its own, has this adapter's Ethernet address.
 fn parse_cable(
     key: &Key,
     mtu: u32,

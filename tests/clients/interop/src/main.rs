@@ -56,7 +56,7 @@ enum Command {
         #[arg(last = true)]
         program: Vec<String>,
     },
-    /// Play both roles of rping with the peer of `guest.sh`, wherever it is; print a line of JSON for each step
+    /// Play both roles of rping with the peer of `guest.sh`, over any interface; print a line of JSON for each step
     Roles {
         /// What our side is called
         #[arg(long)]

@@ -61,8 +61,8 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Joins its interface, by a bridge at each end of a veth, to the VXLAN interface of LINUX. The interface stays up in its namespace: the machine
-    /// would not use it any more after a send that failed.
+    /// Joins its interface, by a bridge at each end of a veth, to the VXLAN interface of LINUX. The interface stays up in its namespace: after a
+    /// send that failed the machine would not use it again.
     fn join(&self) -> Result<()> {
         let (linux, script) = (LINUX.namespace(), &self.namespace);
         let (interface, ours) = (interop::INTERFACE, interop::OURS);

@@ -151,7 +151,7 @@ pub(super) fn drops(session: &Session, mtu: u32) -> Result<()> {
     Ok(())
 }
 
-/// Sends a datagram to our tunnel end so many times.
+/// Has `computer` send our tunnel end a datagram, as often as `times` says.
 fn send(computer: &Computer, from: &str, bytes: &[u8], times: u64) -> Result<()> {
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let (from, to) = (format!("{from}:0"), format!("{}:{}", OURS.underlay(), header::PORT));

@@ -62,7 +62,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         for child in [&mut self.sender, &mut self.receiver] {
-            // The process has ended, or is not wanted any more.
+            // The process has ended, or the check has failed.
             let _ = child.kill();
             let _ = child.wait();
         }
