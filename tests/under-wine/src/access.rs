@@ -10,7 +10,7 @@ use build::command::{said, step};
 use build::dist::TEST_DRIVER;
 use checks::tally::Tally;
 
-use crate::prefix::{self, Computer};
+use crate::prefix;
 use crate::report::StandInReport;
 use crate::session::{self, Session};
 
@@ -102,7 +102,7 @@ fn is_clean(report: &StandInReport) -> Result<()> {
 }
 
 fn start(driver: &str) -> Result<Session> {
-    Session::start_on(Computer::First, driver, &session::addresses(&[] as &[IpAddr])?)
+    Session::start_driver(driver, &session::addresses(&[] as &[IpAddr])?)
 }
 
 fn ordinary_user(driver: &str) -> Result<()> {

@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use crate::prefix::{self, Computer};
 use crate::session::{self, Session};
 use crate::wine_tests::{diagnostics, is_idle_again};
 
@@ -38,8 +37,8 @@ struct Ready {
 }
 
 impl Ready {
-    fn load(computer: Computer, addresses: &[IpAddr]) -> Result<Self> {
-        let mut session = Session::start_on(computer, prefix::DRIVER, addresses)?;
+    fn load(addresses: &[IpAddr]) -> Result<Self> {
+        let mut session = Session::start(addresses)?;
         session.load()?;
         let idle = Some(diagnostics(&session)?);
         Ok(Self { session, idle })
@@ -57,15 +56,15 @@ impl Computers {
     pub(crate) fn load(count: Count) -> Result<Self> {
         let addresses = session::addresses(&[])?;
         let ipv6 = addresses.iter().copied().find(is_of_a_network);
-        let load = |computer, last, ipv6: Option<IpAddr>| {
+        let load = |last, ipv6: Option<IpAddr>| {
             let ipv4 = Ipv4Addr::new(127, 0, 0, last).into();
-            Ready::load(computer, &[ipv4].into_iter().chain(ipv6).collect::<Vec<_>>())
+            Ready::load(&[ipv4].into_iter().chain(ipv6).collect::<Vec<_>>())
         };
         let (first, second) = match count {
-            Count::One | Count::Mixed => (Ready::load(Computer::First, &addresses)?, None),
+            Count::One | Count::Mixed => (Ready::load(&addresses)?, None),
             Count::Two => {
-                let first = load(Computer::First, 2, ipv6)?;
-                (first, Some(load(Computer::Second, 3, ipv6.map(|_| Ipv6Addr::LOCALHOST.into()))?))
+                let first = load(2, ipv6)?;
+                (first, Some(load(3, ipv6.map(|_| Ipv6Addr::LOCALHOST.into()))?))
             }
             Count::Driverless => (Ready { session: Session::start(&addresses)?, idle: None }, None),
         };

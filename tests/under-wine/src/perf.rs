@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::prefix::{self, Computer};
 use crate::run;
 use crate::session::{self, Session};
 
@@ -15,10 +14,9 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// A short run, over everything but the sizes.
 pub(crate) fn measures() -> Result<()> {
     const DRAWING: &str = "perf.svg";
-    let prefix = prefix::prepare(Computer::First)?;
-    let drawing = prefix::driver_folder(&prefix).join(DRAWING);
-    let _ = fs::remove_file(&drawing);
     let mut session = Session::start(&session::addresses(&[])?)?;
+    let drawing = session.file(DRAWING);
+    let _ = fs::remove_file(&drawing);
     session.load()?;
     let command = ["perf", "--sizes", "64,1MiB", "--json", "--plot", DRAWING];
     let report = run::report_of(&session, &command, LIMIT)?;

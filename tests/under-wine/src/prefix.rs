@@ -1,14 +1,15 @@
 //! The Wine prefixes of this tree, in target/wine: about 700 MB each, made once per version of Wine.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use build::command::{step, wait};
 use build::digest::is_stamped;
-use build::dist::TEST_DRIVER;
 use build::{paths, wine};
 
 const WINE_LIMIT: Duration = Duration::from_secs(300);
@@ -44,36 +45,61 @@ const IN_SYSTEM32: [(&str, &str); 3] = [
 ];
 
 /// A computer: what runs in one prefix knows nothing of the others but by the network, which is that of this system.
-#[derive(Clone, Copy)]
 pub(crate) enum Computer {
-    First,
-    /// Where two are needed.
-    Second,
+    Numbered(Number),
     /// Where the driver comes by its INF.
     Installed,
 }
 
 impl Computer {
-    pub(crate) fn prefix(self) -> PathBuf {
-        paths::root().join(match self {
-            Self::First => "target/wine/prefix",
-            Self::Second => "target/wine/prefix-2",
-            Self::Installed => "target/wine/prefix-inf",
-        })
+    /// A computer that no other thread of this process uses.
+    pub(crate) fn unused() -> Self {
+        Self::Numbered(Number::lowest())
+    }
+
+    pub(crate) fn prefix(&self) -> PathBuf {
+        paths::root().join(format!("target/wine/prefix{}", self.suffix()))
     }
 
     /// Where its drivers' output goes.
-    pub(crate) fn log_file(self) -> PathBuf {
-        paths::root().join(match self {
-            Self::First => "target/wine/log.txt",
-            Self::Second => "target/wine/log-2.txt",
-            Self::Installed => "target/wine/log-inf.txt",
-        })
+    pub(crate) fn log_file(&self) -> PathBuf {
+        paths::root().join(format!("target/wine/log{}.txt", self.suffix()))
+    }
+
+    fn suffix(&self) -> String {
+        match self {
+            Self::Numbered(Number(1)) => String::new(),
+            Self::Numbered(Number(number)) => format!("-{number}"),
+            Self::Installed => "-inf".to_owned(),
+        }
+    }
+}
+
+/// The number of a computer, until it is dropped.
+pub(crate) struct Number(u32);
+
+static USED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+impl Number {
+    /// The lowest one that is not used.
+    fn lowest() -> Self {
+        let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut number = 1;
+        while !used.insert(number) {
+            number += 1;
+        }
+        Self(number)
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        USED.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
     }
 }
 
 /// Makes the prefix where it is missing or was made by another Wine, and puts what was built into it.
-pub(crate) fn prepare(computer: Computer) -> Result<PathBuf> {
+pub(crate) fn prepare(computer: &Computer) -> Result<PathBuf> {
     let prefix = computer.prefix();
     let (stamp, key) = (prefix.join("softndk-stamp"), wine::version()?);
     wine::end(&prefix)?;
@@ -112,10 +138,6 @@ fn install(prefix: &Path) -> Result<()> {
     fs::create_dir_all(&folder)?;
     for (from, to) in BESIDE_THE_DRIVER {
         place(&dist.join(from), &folder.join(to))?;
-    }
-    let test_driver = dist.join("wine").join(TEST_DRIVER);
-    if test_driver.is_file() {
-        place(&test_driver, &folder.join(TEST_DRIVER))?;
     }
     for (from, to) in IN_SYSTEM32 {
         place(&dist.join(from), &system32.join(to))?;

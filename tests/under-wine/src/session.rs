@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use build::dist::TEST_DRIVER;
-use build::wine;
+use build::{paths, wine};
 use serde_json::Value;
 
 use crate::prefix::{self, Computer};
@@ -34,25 +34,29 @@ pub(crate) struct Session {
 impl Session {
     /// Starts the loader for the driver of the package, whose adapter will own these addresses.
     pub(crate) fn start(addresses: &[IpAddr]) -> Result<Self> {
-        Self::start_on(Computer::First, prefix::DRIVER, addresses)
+        Self::start_driver(prefix::DRIVER, addresses)
     }
 
     /// Starts the loader for the driver of tests.
     pub(crate) fn start_test(addresses: &[IpAddr]) -> Result<Self> {
-        Self::start_on(Computer::First, TEST_DRIVER, addresses)
+        Self::start_driver(TEST_DRIVER, addresses)
     }
 
     /// Starts the loader for the driver of the package, in a network namespace.
-    pub(crate) fn start_in(namespace: &str, computer: Computer, addresses: &[IpAddr]) -> Result<Self> {
+    pub(crate) fn start_in(namespace: &str, addresses: &[IpAddr]) -> Result<Self> {
         let addresses = addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
         let driver = format!(r"C:\softndk\{}", prefix::DRIVER);
-        Self::begin(computer, Some(namespace), &[&driver, &addresses])
+        Self::begin(Computer::unused(), Some(namespace), &[&driver, &addresses])
     }
 
-    /// Starts the loader for a driver in `C:\softndk` on one of two computers.
-    pub(crate) fn start_on(computer: Computer, driver: &str, addresses: &[IpAddr]) -> Result<Self> {
+    /// Starts the loader for either driver.
+    pub(crate) fn start_driver(driver: &str, addresses: &[IpAddr]) -> Result<Self> {
         let addresses = addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
-        Self::begin(computer, None, &[&format!(r"C:\softndk\{driver}"), &addresses])
+        let session = Self::begin(Computer::unused(), None, &[&format!(r"C:\softndk\{driver}"), &addresses])?;
+        if driver == TEST_DRIVER {
+            session.place(&paths::dist().join("wine").join(TEST_DRIVER))?;
+        }
+        Ok(session)
     }
 
     /// Starts the loader for a driver that comes, or has come, by its INF.
@@ -62,7 +66,7 @@ impl Session {
 
     /// `namespace`: the network namespace of all that runs in the prefix, as the first process starts Wine's services. `None`: this one.
     fn begin(computer: Computer, namespace: Option<&str>, arguments: &[&str]) -> Result<Self> {
-        let prefix = prefix::prepare(computer)?;
+        let prefix = prefix::prepare(&computer)?;
         let log = File::create(computer.log_file())?;
         // The first process of a prefix starts the services, so what drivers print goes where its errors go.
         let mut loader = in_namespace(wine::wine(&prefix), namespace)
@@ -216,10 +220,14 @@ impl Session {
         self.order(&format!("tcpip {}", addresses.join(",")))
     }
 
+    /// A file in `C:\softndk`.
+    pub(crate) fn file(&self, name: impl AsRef<Path>) -> PathBuf {
+        prefix::driver_folder(&self.prefix).join(name)
+    }
+
     /// Puts a file into `C:\softndk`.
     pub(crate) fn place(&self, file: &Path) -> Result<()> {
-        let name = file.file_name().context("a file without a name")?;
-        prefix::place(file, &prefix::driver_folder(&self.prefix).join(name))
+        prefix::place(file, &self.file(file.file_name().context("a file without a name")?))
     }
 
     /// Makes a service for another driver in `C:\softndk`, which will run beside the loaded one, as in one kernel.
@@ -318,11 +326,11 @@ impl Session {
     }
 
     fn events_file(&self) -> PathBuf {
-        prefix::driver_folder(&self.prefix).join("events.jsonl")
+        self.file("events.jsonl")
     }
 
     fn report_file(&self) -> PathBuf {
-        prefix::driver_folder(&self.prefix).join("standin-report.txt")
+        self.file("standin-report.txt")
     }
 }
 

@@ -18,7 +18,6 @@ use build::{dist, paths, wine};
 use serde_json::Value;
 
 use crate::ndkctl::shown;
-use crate::prefix::{self, Computer};
 use crate::report::StandInReport;
 use crate::session::Session;
 
@@ -69,8 +68,8 @@ pub fn witness(wanted: &Wanted) -> Result<ExitCode> {
     dist::build()?;
     tell_what_is_missing(&folder.join(DRIVER))?;
     let folder = folder.canonicalize()?;
-    let first = Host::load(Computer::First, 2, &folder)?;
-    let second = Host::load(Computer::Second, 3, &folder)?;
+    let first = Host::load(2, &folder)?;
+    let second = Host::load(3, &folder)?;
     let tests = if wanted.tests.is_empty() { vec![RPING.to_owned(), "rperf".to_owned()] } else { wanted.tests.clone() };
     let mut all_passed = true;
     for test in &tests {
@@ -125,9 +124,9 @@ struct Host {
 }
 
 impl Host {
-    fn load(computer: Computer, last: u8, folder: &Path) -> Result<Self> {
+    fn load(last: u8, folder: &Path) -> Result<Self> {
         let address = Ipv4Addr::new(127, 0, 0, last).into();
-        let mut session = Session::start_on(computer, prefix::DRIVER, &[address])?;
+        let mut session = Session::start(&[address])?;
         session.place(&folder.join(DRIVER))?;
         session.add_consumer(SERVICE, DRIVER)?;
         session.set_keyword("TraceNdk", "1")?;

@@ -12,7 +12,6 @@ use checks::bench::Wanted;
 use serde_json::json;
 
 use super::{Computer, LINUX, MEBIBYTE, Network, OTHER, OURS, PACKAGES, is_clean, session, stream_of, until_reached};
-use crate::prefix;
 
 const TURNS: usize = 7;
 /// Bytes of a stream.
@@ -82,7 +81,7 @@ pub fn bench(wanted: &Wanted) -> Result<ExitCode> {
     for computer in [LINUX, OTHER] {
         computer.run("ethtool -K cable gso off tso off gro off")?;
     }
-    let mut session = session(&OURS, prefix::Computer::First, MTU)?;
+    let mut session = session(&OURS, MTU)?;
     session.load()?;
     until_reached(&LINUX, &OURS.address())?;
     let figures = step("measuring", measure)?;

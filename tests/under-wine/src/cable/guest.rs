@@ -11,7 +11,6 @@ use checks::tally::Tally;
 
 use super::{LINUX, Network, OURS, is_clean, session_with, until_reached};
 use crate::interop;
-use crate::prefix;
 
 const MTU: u32 = 1500;
 /// How long the machine may take to end.
@@ -96,7 +95,7 @@ impl Guest {
 
 fn rping(tally: &mut Tally) -> Result<()> {
     let ours: IpAddr = interop::OURS.parse()?;
-    let mut session = session_with(&OURS, prefix::Computer::First, MTU, &[ours])?;
+    let mut session = session_with(&OURS, MTU, &[ours])?;
     session.load()?;
     until_reached(&OURS, interop::PEER)?;
     let mut harness = session.program("ndharness.exe");

@@ -4,7 +4,6 @@ use anyhow::Result;
 use checks::tally::Tally;
 
 use super::{LINUX, MEBIBYTE, Network, OURS, VNI, is_clean, ping, refused, session, stream, until_reached};
-use crate::prefix;
 
 const MTU: u32 = 1500;
 /// Bytes in a frame that a datagram can carry: less IPv6, UDP, VXLAN and Ethernet.
@@ -27,7 +26,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
     ] {
         LINUX.run(&line)?;
     }
-    let mut session = session(&OURS, prefix::Computer::First, MTU)?;
+    let mut session = session(&OURS, MTU)?;
     for (keyword, value) in [("OtherAddresses", &ours), ("CableLocal", &ours), ("CablePeers", &linux)] {
         session.set_keyword(keyword, value)?;
     }

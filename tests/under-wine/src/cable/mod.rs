@@ -27,7 +27,6 @@ use checks::tally::Tally;
 use vxlan::ethernet::MacAddress;
 
 use crate::computers::Computers;
-use crate::prefix;
 use crate::report::StandInReport;
 use crate::session::Session;
 use crate::two_computers;
@@ -323,14 +322,14 @@ pub fn cable() -> Result<ExitCode> {
 }
 
 /// The driver of a computer, not loaded yet.
-fn session(computer: &Computer, prefix: prefix::Computer, mtu: u32) -> Result<Session> {
+fn session(computer: &Computer, mtu: u32) -> Result<Session> {
     let addresses = [computer.address().parse()?, computer.address_v6().parse()?];
-    session_with(computer, prefix, mtu, &addresses)
+    session_with(computer, mtu, &addresses)
 }
 
 /// The driver of a computer whose adapter has these addresses, not loaded yet.
-fn session_with(computer: &Computer, prefix: prefix::Computer, mtu: u32, addresses: &[IpAddr]) -> Result<Session> {
-    let mut session = Session::start_in(&computer.namespace(), prefix, addresses)?;
+fn session_with(computer: &Computer, mtu: u32, addresses: &[IpAddr]) -> Result<Session> {
+    let mut session = Session::start_in(&computer.namespace(), addresses)?;
     for (keyword, value) in [
         ("TapInterface", "cable"),
         // What TCP/IP says of another interface.
@@ -348,8 +347,7 @@ fn session_with(computer: &Computer, prefix: prefix::Computer, mtu: u32, address
 
 /// Every case of the control codes between two drivers: TCP of their iWARP goes through the adapters, with no setting but the cable's.
 fn two_drivers(tally: &mut Tally) -> Result<()> {
-    let mut sessions =
-        [session(&OURS, prefix::Computer::First, 1500)?, session(&OTHER, prefix::Computer::Second, 1500)?];
+    let mut sessions = [session(&OURS, 1500)?, session(&OTHER, 1500)?];
     sessions.iter_mut().try_for_each(Session::load)?;
     until_reached(&OURS, &OTHER.address())?;
     away::unplugged(&mut sessions, tally);
@@ -360,7 +358,7 @@ fn two_drivers(tally: &mut Tally) -> Result<()> {
 
 /// An address that an administrator gives the adapter, and one that no station can have.
 fn network_address(tally: &mut Tally) -> Result<()> {
-    let mut session = session(&OURS, prefix::Computer::First, 1500)?;
+    let mut session = session(&OURS, 1500)?;
     for (given, expected) in [("02-00-5E-00-53-01", "02:00:5e:00:53:01"), ("03-00-5E-00-53-01", &*OURS.mac_address())] {
         session.set_keyword("NetworkAddress", given)?;
         session.load()?;
@@ -392,7 +390,7 @@ fn until_socket(is_open: bool) -> Result<()> {
 
 /// softndk.sys, whose TCP/IP gets the address `CableLocal` after the driver has started.
 fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
-    let mut session = session(&OURS, prefix::Computer::First, mtu)?;
+    let mut session = session(&OURS, mtu)?;
     other_has_local(&mut session, false)?;
     session.load()?;
     let mut check = |what: &str, result: Result<()>| tally.check(&format!("{what}, underlay MTU {mtu}"), result);

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::figures::Figures;
 use super::watch::Watch;
 use super::{Plan, Planted};
-use crate::prefix::{self, Computer};
+use crate::prefix;
 use crate::run;
 use crate::session::{self, Session};
 use crate::two_processes::{self, Harness};
@@ -155,7 +155,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<Vec<(&'static str, Figures)>> {
 
 fn start(plan: &Plan<'_>) -> Result<Session> {
     let driver = if plan.planted.is_some() { TEST_DRIVER } else { prefix::DRIVER };
-    Session::start_on(Computer::First, driver, &session::addresses(&[])?)
+    Session::start_driver(driver, &session::addresses(&[])?)
 }
 
 impl Soak<'_> {
