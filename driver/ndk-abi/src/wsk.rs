@@ -97,6 +97,12 @@ c_structs! { WSK_SOCKET_LAYOUTS:
         0x10 Length: usize,
     }
 
+    /// A datagram of a list to be sent.
+    struct WSK_BUF_LIST, size 0x20 {
+        0x00 Next: *mut WSK_BUF_LIST,
+        0x08 Buffer: WSK_BUF,
+    }
+
     /// The functions of a listening socket.
     struct WSK_PROVIDER_LISTEN_DISPATCH, size 0x30 {
         0x00 WskControlSocket: *mut c_void,
@@ -122,14 +128,16 @@ c_structs! { WSK_SOCKET_LAYOUTS:
     }
 
     /// The functions of a datagram socket that all versions of WSK have.
-    prefix WSK_PROVIDER_DATAGRAM_DISPATCH, size 0x38 {
+    prefix WSK_PROVIDER_DATAGRAM_DISPATCH, size 0x40 {
         0x00 WskControlSocket: Option<PFN_WSK_CONTROL_SOCKET>,
         0x08 WskCloseSocket: Option<PFN_WSK_CLOSE_SOCKET>,
         0x10 WskBind: Option<PFN_WSK_BIND>,
-        0x18 WskSendTo: Option<PFN_WSK_SEND_TO>,
+        0x18 WskSendTo: *mut c_void,
         0x20 WskReceiveFrom: *mut c_void,
         0x28 WskRelease: Option<PFN_WSK_RELEASE_DATAGRAM_INDICATION_LIST>,
         0x30 WskGetLocalAddress: Option<PFN_WSK_GET_LOCAL_ADDRESS>,
+        /// As of Windows 8.
+        0x38 WskSendMessages: Option<PFN_WSK_SEND_MESSAGES>,
     }
 
     /// The event callbacks of a datagram socket.
@@ -214,11 +222,11 @@ c_fns! { WSK_SOCKET_PROTOTYPES:
         Irp: *mut c_void,
     ) -> NTSTATUS;
 
-    /// Sends a datagram from a bound socket. WSK uses the MDLs until the IRP is completed, the WSK_BUF and the address only
-    /// during the call.
-    fn PFN_WSK_SEND_TO(
+    /// Sends each WSK_BUF of a list as a datagram from a bound socket, all to one address, which WSK uses only during the call.
+    /// `IoStatus.Information` is the sum of their bytes.
+    fn PFN_WSK_SEND_MESSAGES(
         Socket: *mut WSK_SOCKET,
-        Buffer: *mut WSK_BUF,
+        BufferList: *mut WSK_BUF_LIST,
         Flags: u32,
         RemoteAddress: *mut SOCKADDR,
         ControlInfoLength: u32,

@@ -38,8 +38,6 @@ pub(super) enum Lost {
     Paused,
     /// There is no socket.
     LinkDown,
-    /// Winsock Kernel did not send it.
-    NotSent,
 }
 
 /// What one direction has lost, by reason.
@@ -51,6 +49,7 @@ pub(super) struct Losses {
     pub(super) not_wanted: Count,
     pub(super) paused: Count,
     pub(super) link_down: Count,
+    /// Winsock Kernel did not send it.
     pub(super) not_sent: Count,
 }
 
@@ -63,7 +62,6 @@ impl Losses {
             Lost::NotWanted => &self.not_wanted,
             Lost::Paused => &self.paused,
             Lost::LinkDown => &self.link_down,
-            Lost::NotSent => &self.not_sent,
         };
         count.add(1);
     }

@@ -257,14 +257,16 @@ impl Cable {
     /// Gives queued datagrams to WSK, or drops them if there is no socket.
     fn transmit(this: &Arc<Self, Windows>) {
         let socket = this.state.lock().socket.clone();
-        for _ in 0..SENDS_PER_RUN {
-            let Some(datagram) = this.transmit.next() else { return };
-            match (&socket, this.peers.get(datagram.to)) {
+        let mut left = SENDS_PER_RUN;
+        while left > 0 {
+            let Some(burst) = this.transmit.next(left) else { return };
+            left = left.saturating_sub(burst.count);
+            match (&socket, this.peers.get(burst.to)) {
                 // SAFETY: `socket` keeps the socket open; `close` drains the slots.
-                (Some(socket), Some(to)) => unsafe { datagram.send(&socket.kernel, to) },
+                (Some(socket), Some(to)) => unsafe { burst.send(&socket.kernel, to) },
                 _ => {
-                    this.counters.lost_out.count(Lost::LinkDown);
-                    datagram.discard();
+                    this.counters.lost_out.link_down.add(burst.count as u64);
+                    burst.discard();
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Datagrams on their way out: a fixed number of slots, each with a buffer for the longest datagram and a request for Winsock Kernel.
 //!
-//! MiniportSend copies a frame into a slot and queues it; the cable's run sends it. So WskSendTo is not called on the stack of a protocol that
-//! sends, nor for a whole chain at once.
+//! MiniportSend copies a frame into a slot and queues it; the cable's run sends it. So WskSendMessages is not called on the stack of a protocol that
+//! sends. One call, with the request of the first slot, sends the datagrams that follow one another in the queue and go to one peer.
 #![expect(unsafe_code, reason = "slots that Winsock Kernel has by pointer, and frames of NDIS")]
 
 use core::{
@@ -10,7 +10,10 @@ use core::{
     ptr,
 };
 
-use ndk_abi::{ndis::NET_BUFFER, sockaddr::SOCKADDR_INET, softndk_ioctl::SOFTNDK_CABLE_ERROR_SEND};
+use ndk_abi::{
+    describe::ZeroInit, ndis::NET_BUFFER, sockaddr::SOCKADDR_INET, softndk_ioctl::SOFTNDK_CABLE_ERROR_SEND,
+    wsk::WSK_BUF_LIST,
+};
 use platform::{Arc, Completion, Event, OutOfMemory, Passive, Slice, SocketError, SpinLock};
 use vxlan::header::HEADER;
 
@@ -27,11 +30,15 @@ const SLOTS: usize = 256;
 /// A datagram, or the room for one.
 struct Slot {
     request: UnsafeCell<Request>,
+    list: UnsafeCell<WSK_BUF_LIST>,
     bytes: UnsafeCell<Slice<u8, Windows>>,
     place: usize,
     /// Set while the slot is in use: the bytes of the datagram, and the place of its peer in the list.
     datagram: Cell<Option<(usize, usize)>>,
-    /// Set while the datagram is with WSK.
+    /// The next slot of a burst.
+    next: Cell<*const Self>,
+    /// Of the first slot of a burst: how many datagrams there are, and what they belong to.
+    count: Cell<usize>,
     transmit: Cell<*const Transmit>,
 }
 
@@ -60,6 +67,10 @@ impl Places {
         }
     }
 
+    fn first(&self) -> Option<usize> {
+        (self.count > 0).then(|| self.places.get(self.first).copied()).flatten()
+    }
+
     fn pop(&mut self) -> Option<usize> {
         self.count = self.count.checked_sub(1)?;
         let place = self.places.get(self.first).copied();
@@ -83,11 +94,11 @@ struct State {
     draining: bool,
 }
 
-/// A datagram that was taken out of the queue.
-pub(super) struct Queued<'a> {
+/// Datagrams to one peer that were taken out of the queue.
+pub(super) struct Burst<'a> {
     transmit: &'a Transmit,
-    slot: &'a Slot,
-    length: usize,
+    first: &'a Slot,
+    pub(super) count: usize,
     /// The peer's place in the list.
     pub(super) to: usize,
 }
@@ -110,9 +121,12 @@ impl Transmit {
             }
             Slot {
                 request: UnsafeCell::new(Request::new()),
+                list: UnsafeCell::new(WSK_BUF_LIST::ZERO),
                 bytes: UnsafeCell::new(bytes),
                 place,
                 datagram: Cell::new(None),
+                next: Cell::new(ptr::null()),
+                count: Cell::new(0),
                 transmit: Cell::new(ptr::null()),
             }
         })?;
@@ -141,27 +155,44 @@ impl Transmit {
             self.state.lock().queued.push(slot.place);
             Ok(())
         } else {
+            slot.next.set(ptr::null());
             self.put_back(slot);
             Err(Lost::NotMapped)
         }
     }
 
-    /// Takes the oldest datagram out of the queue.
-    pub(super) fn next(&self) -> Option<Queued<'_>> {
-        let place = self.state.lock().queued.pop()?;
-        let slot = self.slots.get(place)?;
-        let (length, to) = slot.datagram.get()?;
-        Some(Queued { transmit: self, slot, length, to })
+    /// Takes the oldest datagram out of the queue, and those behind it that go to the same peer: at most `most`.
+    pub(super) fn next(&self, most: usize) -> Option<Burst<'_>> {
+        let mut state = self.state.lock();
+        let first = self.slots.get(state.queued.pop()?)?;
+        let (_, to) = first.datagram.get()?;
+        let (mut last, mut count) = (first, 1_usize);
+        while count < most
+            && let Some(slot) = state.queued.first().and_then(|place| self.slots.get(place))
+            && slot.datagram.get().is_some_and(|(_, other)| other == to)
+        {
+            state.queued.pop();
+            last.next.set(slot);
+            (last, count) = (slot, count.saturating_add(1));
+        }
+        last.next.set(ptr::null());
+        Some(Burst { transmit: self, first, count, to })
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.state.lock().queued.count == 0
     }
 
-    fn put_back(&self, slot: &Slot) {
-        slot.datagram.set(None);
+    /// Makes the slots of a burst free.
+    fn put_back(&self, first: &Slot) {
         let mut state = self.state.lock();
-        state.free.push(slot.place);
+        let mut next: *const Slot = first;
+        // SAFETY: null, or a slot of this array, which is taken.
+        while let Some(slot) = unsafe { next.as_ref() } {
+            slot.datagram.set(None);
+            next = slot.next.get();
+            state.free.push(slot.place);
+        }
         let drained = (state.draining && state.free.count == SLOTS).then(|| self.drained.clone());
         drop(state);
         // The thread that waits may free `self` now.
@@ -182,46 +213,63 @@ impl Transmit {
     }
 }
 
-impl Queued<'_> {
-    /// Sends the datagram.
+impl Burst<'_> {
+    /// Sends the datagrams.
     ///
     /// # Safety
     /// The socket is not closed before the return. The slots do not move or go before [`Transmit::drain`] has returned.
     pub(super) unsafe fn send(self, socket: &DatagramSocket, to: &SOCKADDR_INET) {
-        self.slot.transmit.set(self.transmit);
-        // SAFETY: taken, so no other thread uses the slot.
-        let bytes = unsafe { &*self.slot.bytes.get() };
-        let done = Completion::new(sent, (&raw const *self.slot).cast_mut().cast());
-        // SAFETY: the slot keeps the request and the bytes until `sent` puts it back; the socket by contract.
-        unsafe { socket.send_to(self.slot.request.get(), done, (bytes.as_ptr(), self.length), to) };
+        let mut next: *const Slot = self.first;
+        // SAFETY: null, or a slot that is taken.
+        while let Some(slot) = unsafe { next.as_ref() } {
+            let length = slot.datagram.get().map_or(0, |(length, _)| length);
+            next = slot.next.get();
+            // SAFETY: taken, so no other thread uses the slot.
+            let bytes = unsafe { &*slot.bytes.get() }.as_ptr();
+            // SAFETY: as above.
+            let request = unsafe { &*slot.request.get() };
+            // SAFETY: the slot keeps the bytes until `sent` puts it back; WSK does not have the request.
+            let buffer = unsafe { request.describe(bytes, length) };
+            // SAFETY: null, or a slot.
+            let behind = unsafe { next.as_ref() }.map_or(ptr::null_mut(), |behind| behind.list.get());
+            // SAFETY: taken, as above.
+            unsafe { slot.list.get().write(WSK_BUF_LIST { Next: behind, Buffer: buffer }) };
+        }
+        let first = self.first;
+        first.count.set(self.count);
+        first.transmit.set(self.transmit);
+        let done = Completion::new(sent, (&raw const *first).cast_mut().cast());
+        // SAFETY: the slots keep requests, list and bytes until `sent` puts them back; the socket by contract.
+        unsafe { socket.send(first.request.get(), done, first.list.get(), to) };
     }
 
-    /// Drops the datagram.
+    /// Drops the datagrams.
     pub(super) fn discard(self) {
-        self.transmit.put_back(self.slot);
+        self.transmit.put_back(self.first);
     }
 }
 
-/// The routine of a datagram's request. Whether the network has delivered the datagram is unknown, and no frame waits for it.
+/// The routine of a burst's request. Whether the network has delivered the datagrams is unknown, and no frame waits for it.
 unsafe fn sent(context: *mut c_void, result: Result<usize, SocketError>) {
     // SAFETY: the slot of the request, which `drain` waits for.
-    let slot = unsafe { &*context.cast_const().cast::<Slot>() };
+    let first = unsafe { &*context.cast_const().cast::<Slot>() };
     // SAFETY: set by `send`; `drain` waits for the slot.
-    let transmit = unsafe { &*slot.transmit.get() };
+    let transmit = unsafe { &*first.transmit.get() };
     let counters = &transmit.counters;
+    let count = first.count.get() as u64;
     if result.is_ok() {
-        let peer = slot.datagram.get().and_then(|(_, to)| counters.peers.get(to));
+        let peer = first.datagram.get().and_then(|(_, to)| counters.peers.get(to));
         if let Some(peer) = peer {
-            peer.sent.add(1);
+            peer.sent.add(count);
         }
     } else {
-        counters.lost_out.count(Lost::NotSent);
+        counters.lost_out.not_sent.add(count);
         // SAFETY: the slot keeps the request, which has ended.
-        let request = unsafe { &*slot.request.get() };
+        let request = unsafe { &*first.request.get() };
         // SAFETY: the slot is not used for another request yet.
         counters.failed(SOFTNDK_CABLE_ERROR_SEND, unsafe { request.failure() });
     }
-    transmit.put_back(slot);
+    transmit.put_back(first);
 }
 
 /// Copies a frame into `room`, which is as long. False: NDIS could not map its data.

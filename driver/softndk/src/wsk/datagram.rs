@@ -13,16 +13,16 @@ use ndk_abi::{
         NTSTATUS, STATUS_DEVICE_NOT_READY, STATUS_INSUFFICIENT_RESOURCES, STATUS_NOT_IMPLEMENTED, STATUS_SUCCESS,
     },
     wsk::{
-        IPPROTO_UDP, NPI_WSK_INTERFACE_ID, SO_WSK_EVENT_CALLBACK, SOCK_DGRAM, SOL_SOCKET, WSK_CLIENT_DATAGRAM_DISPATCH,
-        WSK_EVENT_CALLBACK_CONTROL, WSK_EVENT_RECEIVE_FROM, WSK_FLAG_DATAGRAM_SOCKET, WSK_PROVIDER_DATAGRAM_DISPATCH,
-        WSK_SET_OPTION, WSK_SOCKET,
+        IPPROTO_UDP, NPI_WSK_INTERFACE_ID, SO_WSK_EVENT_CALLBACK, SOCK_DGRAM, SOL_SOCKET, WSK_BUF_LIST,
+        WSK_CLIENT_DATAGRAM_DISPATCH, WSK_EVENT_CALLBACK_CONTROL, WSK_EVENT_RECEIVE_FROM, WSK_FLAG_DATAGRAM_SOCKET,
+        WSK_PROVIDER_DATAGRAM_DISPATCH, WSK_SET_OPTION, WSK_SOCKET,
     },
 };
 use platform::{Arc, Completion, Event, Passive, SocketError};
 
 use super::{
     client::Provider,
-    request::{Request, UnderWay, sent},
+    request::{Request, UnderWay, passed_on},
     start::PsInitialSystemProcess,
 };
 use crate::{
@@ -107,29 +107,29 @@ impl DatagramSocket {
         let _closes_do_not_fail = self.close.make(call, passive);
     }
 
-    /// Sends `length` bytes as a datagram. IRQL <= DISPATCH.
+    /// Sends a list of datagrams. IRQL <= DISPATCH.
     ///
     /// # Safety
-    /// The contract of [`platform::Sockets::send`] holds of `request`, `done` and the bytes; the socket is not closed before the return.
-    pub(crate) unsafe fn send_to(
+    /// The contract of [`platform::Sockets::send`] holds of `request`, `done` and the bytes of each datagram. The list and its MDLs stay as they
+    /// are until the request has ended; the socket is not closed before the return.
+    pub(crate) unsafe fn send(
         &self,
         request: *mut Request,
         done: Completion,
-        (bytes, length): (*const u8, usize),
+        datagrams: *mut WSK_BUF_LIST,
         to: &SOCKADDR_INET,
     ) {
         // SAFETY: the request is under way from now on, by contract.
         let request = unsafe { UnderWay::new(request) };
         request.get().begin(done);
-        // SAFETY: the table of a datagram socket.
-        let Some(send) = (unsafe { (*self.table()).WskSendTo }) else { return request.end(Err(SocketError::Failed)) };
-        // SAFETY: by contract; WSK does not have the IRP yet.
-        let mut buffer = unsafe { request.get().describe(bytes, length) };
+        // SAFETY: the table of a datagram socket; the oldest Windows of the INF has the entry.
+        let send = unsafe { (*self.table()).WskSendMessages };
+        let Some(send) = send else { return request.end(Err(SocketError::Failed)) };
         // SAFETY: the request was not under way before.
-        let irp = unsafe { request.get().prepare(sent) };
+        let irp = unsafe { request.get().prepare(passed_on) };
         let to = (&raw const *to).cast_mut().cast();
-        // SAFETY: a bound socket; WSK reads the WSK_BUF and the address during the call.
-        let _told_by_the_irp = unsafe { send(self.kernel.as_ptr(), &raw mut buffer, 0, to, 0, null_mut(), irp) };
+        // SAFETY: a bound socket; WSK reads the address during the call.
+        let _told_by_the_irp = unsafe { send(self.kernel.as_ptr(), datagrams, 0, to, 0, null_mut(), irp) };
     }
 }
 

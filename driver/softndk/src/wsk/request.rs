@@ -90,7 +90,7 @@ impl Request {
     ///
     /// # Safety
     /// As for the bytes of [`platform::Sockets::send`]; WSK does not have the request's IRP yet.
-    pub(super) unsafe fn describe(&self, bytes: *const u8, length: usize) -> WSK_BUF {
+    pub(crate) unsafe fn describe(&self, bytes: *const u8, length: usize) -> WSK_BUF {
         self.length.set(length);
         let offset = bytes.addr() & PAGE_SIZE.wrapping_sub(1);
         // MmInitializeMdl, which is inline in wdm.h.
@@ -152,7 +152,7 @@ unsafe fn complete(context: *mut c_void, outcome: fn(usize, Result<usize, Socket
     at_dispatch(|| request.end(outcome(length, result.map_err(error))));
 }
 
-/// The completion routine of receives, and of the end of sending: the result is WSK's.
+/// The completion routine of receives, of datagrams, and of the end of sending: the result is WSK's.
 pub(super) unsafe extern "C" fn passed_on(_: *mut c_void, _: *mut c_void, context: *mut c_void) -> NTSTATUS {
     // SAFETY: this is the completion routine.
     unsafe { complete(context, |_, result| result) };

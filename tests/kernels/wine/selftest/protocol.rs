@@ -74,7 +74,7 @@ pub const CHECKS: [&str; 28] = [
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 110] = [
+pub const PLANTED: [&str; 111] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -142,7 +142,7 @@ pub const PLANTED: [&str; 110] = [
     "WskSend after WskDisconnect",
     "WskDisconnect twice",
     "WskConnect of a datagram socket",
-    "WskSendTo before WskBind",
+    "WskSendMessages before WskBind",
     "callbacks that are enabled by an IRP",
     "callbacks of another NPI",
     "callbacks that are enabled by too short an input",
@@ -150,8 +150,8 @@ pub const PLANTED: [&str; 110] = [
     "callbacks of a socket without functions",
     "callbacks of another event",
     "WskControlSocket above DISPATCH_LEVEL",
-    "WskSendTo of more bytes than the MDLs describe",
-    "WskSendTo to an address of another family",
+    "WskSendMessages of more bytes than the MDLs describe",
+    "WskSendMessages to an address of another family",
     "a WskReceiveFromEvent that fails",
     "a WskReceiveFromEvent that returns at another level",
     "WskRelease of a list that WskReceiveFromEvent does not keep",
@@ -185,6 +185,7 @@ pub const PLANTED: [&str; 110] = [
     "a pause that ends within a receive",
     "a receive of a paused adapter",
     "a thread that goes on receiving while the adapter is pausing",
+    "WskSendMessages without a datagram",
 ];
 
 /// Number of the request that leaks: 100 bytes of pool, one MDL, one list with its pool, one registration with WSK.

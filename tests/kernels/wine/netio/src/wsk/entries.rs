@@ -75,10 +75,11 @@ static DATAGRAM: Table<WSK_PROVIDER_DATAGRAM_DISPATCH> = Table(WSK_PROVIDER_DATA
     WskControlSocket: Some(datagrams::entries::control),
     WskCloseSocket: Some(close),
     WskBind: Some(bind),
-    WskSendTo: Some(datagrams::entries::send_to),
+    WskSendTo: null_mut(),
     WskReceiveFrom: null_mut(),
     WskRelease: Some(datagrams::entries::release),
     WskGetLocalAddress: Some(local_address),
+    WskSendMessages: Some(datagrams::entries::send_messages),
 });
 
 pub(super) fn provider() -> *const WSK_PROVIDER_DISPATCH {

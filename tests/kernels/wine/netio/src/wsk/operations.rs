@@ -44,7 +44,7 @@ pub(super) enum What {
     Accept(Accept),
     Send { parts: Vec<Part>, sent: usize, now: bool },
     Receive(Vec<Part>),
-    SendTo { parts: Vec<Part>, to: SOCKADDR_INET },
+    SendMessages { datagrams: VecDeque<Vec<Part>>, sent: usize, to: SOCKADDR_INET },
 }
 
 /// Where the client wants the addresses.
@@ -72,7 +72,7 @@ impl UnderWay {
         match what {
             What::Connect(_) | What::Accept(_) => self.starts.is_empty(),
             What::Receive(_) => self.receives.is_empty(),
-            What::SendTo { .. } => self.sends.is_empty(),
+            What::SendMessages { .. } => self.sends.is_empty(),
             What::Send { .. } => self.sends.is_empty() && self.unacknowledged.is_empty() && self.finishing.is_none(),
         }
     }
@@ -81,7 +81,7 @@ impl UnderWay {
         match operation.what {
             What::Connect(_) | What::Accept(_) => self.starts.push_back(operation),
             What::Receive(_) => self.receives.push_back(operation),
-            What::SendTo { .. } => self.sends.push_back(operation),
+            What::SendMessages { .. } => self.sends.push_back(operation),
             What::Send { .. } => {
                 self.sends.push_back(operation);
                 if !round_trip.is_zero() {
@@ -131,7 +131,7 @@ pub(super) fn start(socket: Arc<Socket>, request: Request, what: What) -> i32 {
             What::Connect(_) | What::Accept(_) => start_ended,
             What::Send { .. } => send_ended,
             What::Receive(_) => receive_ended,
-            What::SendTo { .. } => datagram_ended,
+            What::SendMessages { .. } => datagrams_ended,
         };
         let round_trip = state.round_trip;
         state.under_way.push(operation, round_trip);
@@ -194,7 +194,7 @@ fn go_on(socket: &Arc<Socket>) {
         let ended = start_ended(socket, &mut state)
             .or_else(|| dead_ended(&mut state))
             .or_else(|| send_ended(socket, &mut state))
-            .or_else(|| datagram_ended(socket, &mut state))
+            .or_else(|| datagrams_ended(socket, &mut state))
             .or_else(|| finished(socket, &mut state))
             .or_else(|| receive_ended(socket, &mut state));
         drop(state);
@@ -294,14 +294,27 @@ fn send_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
     }
 }
 
-/// A datagram that Linux does not take leaves the socket as it was.
-fn datagram_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
-    let What::SendTo { parts, to } = &state.under_way.sends.front()?.what else { return None };
-    // SAFETY: the client's bytes are valid until the request is completed.
-    let sent = unsafe { linux::udp::send(socket.file, parts, *to) }.transpose()?;
+/// A datagram that Linux does not take leaves the socket as it was, and ends its list.
+fn datagrams_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
+    let What::SendMessages { datagrams, sent, to } = &mut state.under_way.sends.front_mut()?.what else { return None };
+    let mut result = Ok(());
+    while let Some(parts) = datagrams.front() {
+        // SAFETY: the client's bytes are valid until the request is completed.
+        match unsafe { linux::udp::send(socket.file, parts, *to) }.transpose()? {
+            Ok(bytes) => {
+                *sent += bytes;
+                datagrams.pop_front();
+            }
+            Err(status) => {
+                result = Err(status);
+                break;
+            }
+        }
+    }
+    let sent = *sent;
     let request = state.under_way.sends.pop_front()?.request;
-    Some(match sent {
-        Ok(bytes) => Ended::Request(request, status::SUCCESS, bytes),
+    Some(match result {
+        Ok(()) => Ended::Request(request, status::SUCCESS, sent),
         Err(status) => Ended::Request(request, status, 0),
     })
 }

@@ -129,6 +129,7 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             107 => Fault::PausesInIndication.during(CHECK_PAUSE_WITH_SEND),
             108 => Fault::ReceivesInHalt.during(CHECK_SLEEP),
             109 => Fault::ReceivesLateAgain.during(CHECK_PAUSE_WITH_SEND),
+            110 => wsk::datagrams::planted::send_nothing(),
             _ => text.check(false, "no such violation"),
         }
     }

@@ -1,13 +1,13 @@
 //! The functions that only datagram sockets have.
 
-use std::ffi::c_void;
+use std::{collections::VecDeque, ffi::c_void};
 
 use kernel::{status, violation};
 use ndk_abi::{
     sockaddr::SOCKADDR,
     status::NTSTATUS,
     wsk::{
-        NPI_WSK_INTERFACE_ID, SO_WSK_EVENT_CALLBACK, SOL_SOCKET, WSK_BUF, WSK_DATAGRAM_INDICATION,
+        NPI_WSK_INTERFACE_ID, SO_WSK_EVENT_CALLBACK, SOL_SOCKET, WSK_BUF_LIST, WSK_DATAGRAM_INDICATION,
         WSK_EVENT_CALLBACK_CONTROL, WSK_EVENT_RECEIVE_FROM, WSK_SET_OPTION, WSK_SOCKET,
     },
 };
@@ -100,31 +100,42 @@ unsafe fn problem(events: Events, input_size: usize, input: *mut c_void, has_out
     }
 }
 
-/// wsk/nc-wsk-pfn_wsk_send_to.
-pub(in crate::wsk) unsafe extern "system" fn send_to(
+/// wsk/nc-wsk-pfn_wsk_send_messages.
+pub(in crate::wsk) unsafe extern "system" fn send_messages(
     socket: *mut WSK_SOCKET,
-    buffer: *mut WSK_BUF,
+    list: *mut WSK_BUF_LIST,
     flags: u32,
     address: *mut SOCKADDR,
     control_length: u32,
     control: *mut c_void,
     irp: *mut c_void,
 ) -> NTSTATUS {
-    let entered = enter("WskSendTo", socket, irp, &[Kind::Datagram], &[Phase::Bound]);
+    const FUNCTION: &str = "WskSendMessages";
+    let entered = enter(FUNCTION, socket, irp, &[Kind::Datagram], &[Phase::Bound]);
     answer(entered.map(|(socket, _call, request)| {
         if flags != 0 || control_length != 0 || !control.is_null() {
-            return refuse(request, "WskSendTo: flags, or control information", status::INVALID_PARAMETER);
+            return refuse(request, "WskSendMessages: flags, or control information", status::INVALID_PARAMETER);
         }
         // SAFETY: the client's address.
         let to = (!address.is_null()).then(|| unsafe { copy(address, socket.family) }).flatten();
         let Some(to) = to else {
-            return refuse(request, "WskSendTo: no address, or one of another family", status::INVALID_PARAMETER);
+            return refuse(request, "WskSendMessages: no address, or one of another family", status::INVALID_PARAMETER);
         };
-        // SAFETY: passed on to the caller.
-        let Some(parts) = (unsafe { mdl::parts("WskSendTo", buffer) }) else {
-            return finish(request, status::INVALID_PARAMETER, 0);
-        };
-        operations::start(socket, request, What::SendTo { parts, to })
+        if list.is_null() {
+            return refuse(request, "WskSendMessages: no datagram", status::INVALID_PARAMETER);
+        }
+        let mut datagrams = VecDeque::new();
+        let mut next = list;
+        // SAFETY: the client's list.
+        while let Some(datagram) = unsafe { next.as_ref() } {
+            // SAFETY: passed on to the caller.
+            let Some(parts) = (unsafe { mdl::parts(FUNCTION, &datagram.Buffer) }) else {
+                return finish(request, status::INVALID_PARAMETER, 0);
+            };
+            datagrams.push_back(parts);
+            next = datagram.Next;
+        }
+        operations::start(socket, request, What::SendMessages { datagrams, sent: 0, to })
     }))
 }
 

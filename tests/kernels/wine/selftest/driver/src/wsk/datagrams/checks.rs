@@ -38,7 +38,7 @@ impl Pair {
         for number in numbers {
             let (start, length) = place(number);
             // SAFETY: bytes that live.
-            let sent = unsafe { send_to(self.sockets[from], self.bytes.part(start, length), self.addresses[1 - from]) };
+            let sent = unsafe { send(self.sockets[from], [self.bytes.part(start, length)], self.addresses[1 - from]) };
             text.check(sent == (SUCCESS, length), "a datagram that is sent");
         }
     }
@@ -79,8 +79,10 @@ pub(crate) unsafe fn exchange(text: &mut Text<'_>) {
 fn both_ways(client: &Client, family: u16, text: &mut Text<'_>) {
     const EARLY: u32 = 40;
     const ROUNDS: u32 = 100;
+    // Requests, and the datagrams of each.
     const TOGETHER: u32 = 5;
-    const ALL: u32 = EARLY + ROUNDS * TOGETHER;
+    const EACH: u32 = 3;
+    const ALL: u32 = EARLY + ROUNDS * TOGETHER * EACH;
     let mut requests = [const { Request::new() }; TOGETHER as usize];
     let requests = requests.each_mut().map(|request| &raw mut *request);
     // SAFETY: memory that lives until all requests have ended.
@@ -95,27 +97,27 @@ fn both_ways(client: &Client, family: u16, text: &mut Text<'_>) {
         text.check(INBOXES.iter().all(|inbox| inbox.wait(EARLY)), "datagrams that came before the callback");
         let (mut within, mut later) = (false, false);
         for round in 0..ROUNDS {
-            let first = EARLY + round * TOGETHER;
+            let first = EARLY + round * TOGETHER * EACH;
+            let numbers = |request: u32| [0, 1, 2].map(|number| first + request * EACH + number);
             for from in [0, 1] {
-                // At DISPATCH_LEVEL, as WskSendTo may be called.
+                // At DISPATCH_LEVEL, as WskSendMessages may be called.
                 KfRaiseIrql(2);
-                for (number, request) in (first..).zip(requests) {
-                    let (start, length) = place(number);
-                    let (bytes, to) = (pair.bytes.part(start, length), pair.addresses[1 - from]);
-                    let returned = start_send_to(request, pair.sockets[from], bytes, to);
+                for (number, request) in (0..).zip(requests) {
+                    let datagrams = numbers(number).map(place).map(|(start, length)| pair.bytes.part(start, length));
+                    let returned = start_send(request, pair.sockets[from], datagrams, pair.addresses[1 - from]);
                     within |= returned == SUCCESS && (*request).place() > 0;
                     later |= returned == PENDING;
                 }
                 KeLowerIrql(0);
-                for (number, request) in (first..).zip(requests) {
-                    let sent = Request::end(request) == (SUCCESS, place(number).1);
-                    text.check(sent, "a datagram that is sent beside others");
+                for (number, request) in (0..).zip(requests) {
+                    let bytes = numbers(number).into_iter().map(|number| place(number).1).sum();
+                    text.check(Request::end(request) == (SUCCESS, bytes), "datagrams that are sent beside others");
                 }
             }
-            text.check(INBOXES.iter().all(|inbox| inbox.wait(first + TOGETHER)), "datagrams of two ways");
+            text.check(INBOXES.iter().all(|inbox| inbox.wait(first + TOGETHER * EACH)), "datagrams of two ways");
         }
-        text.check(within, "no datagram is sent within its call");
-        text.check(later, "no datagram is sent after its call");
+        text.check(within, "no list of datagrams is sent within its call");
+        text.check(later, "no list of datagrams is sent after its call");
         let seen = INBOXES.iter().fold(0, |seen, inbox| seen | inbox.seen.load(Ordering::Relaxed));
         text.check(seen & AT_PASSIVE != 0, "no callback at PASSIVE_LEVEL");
         text.check(seen & AT_DISPATCH != 0, "no callback at DISPATCH_LEVEL without the flag");
@@ -225,11 +227,11 @@ unsafe fn fail(client: &Client, text: &mut Text<'_>) {
         let pair = Pair::new(client, AF_INET, SUCCESS, text);
         let much = Much::new();
         for _ in 0..4 {
-            let (status, sent) = send_to(pair.sockets[0], much.all(), pair.addresses[1]);
+            let (status, sent) = send(pair.sockets[0], [much.all()], pair.addresses[1]);
             text.check((status, sent) == (STATUS_INVALID_BUFFER_SIZE.0, 0), "a datagram that is too long");
             let mut nowhere = own(AF_INET, 1).Ipv4();
             nowhere.sin_addr = [192, 0, 2, 1];
-            let (status, sent) = send_to(pair.sockets[0], pair.bytes.part(0, 1), SOCKADDR_INET::from_ipv4(nowhere));
+            let (status, sent) = send(pair.sockets[0], [pair.bytes.part(0, 1)], SOCKADDR_INET::from_ipv4(nowhere));
             let unreachable = [STATUS_INVALID_ADDRESS_COMPONENT, STATUS_NETWORK_UNREACHABLE, STATUS_HOST_UNREACHABLE];
             text.check(unreachable.contains(&NTSTATUS(status)) && sent == 0, "a datagram to nowhere");
         }
@@ -237,17 +239,17 @@ unsafe fn fail(client: &Client, text: &mut Text<'_>) {
         let gone = client.datagram_socket(AF_INET, None);
         text.check(bind(gone, own(AF_INET, 0)) == SUCCESS, "a datagram socket without callbacks");
         let unused = address_of_datagram(gone);
-        text.check(send_to(gone, pair.bytes.part(0, 20), unused) == (SUCCESS, 20), "a datagram to the socket itself");
+        text.check(send(gone, [pair.bytes.part(0, 20)], unused) == (SUCCESS, 20), "a datagram to the socket itself");
         text.check(close(gone) == SUCCESS, "closing a socket with a datagram that it has not received");
         for _ in 0..4 {
-            let sent = send_to(pair.sockets[0], pair.bytes.part(0, 20), unused);
+            let sent = send(pair.sockets[0], [pair.bytes.part(0, 20)], unused);
             text.check(sent == (SUCCESS, 20), "a datagram to an unused port");
         }
         let taken = client.datagram_socket(AF_INET, None);
         text.check(bind(taken, pair.addresses[0]) == STATUS_ADDRESS_ALREADY_EXISTS.0, "a bind to a taken address");
         text.check(close(taken) == SUCCESS, "closing a socket that is not bound");
         let empty = WSK_BUF { Mdl: null_mut(), Offset: 0, Length: 0 };
-        text.check(send_to(pair.sockets[0], empty, pair.addresses[1]) == (SUCCESS, 0), "a datagram without an MDL");
+        text.check(send(pair.sockets[0], [empty], pair.addresses[1]) == (SUCCESS, 0), "a datagram without an MDL");
         pair.end([0, 0], text);
         much.free();
     }
@@ -269,7 +271,7 @@ unsafe fn close_early(client: &Client, text: &mut Text<'_>) {
             text.check(enable(socket) == SUCCESS, "enabling callbacks");
             for (number, send) in (0..).zip(sends) {
                 let (start, length) = place(number);
-                start_send_to(send, socket, pair.bytes.part(start, length), address);
+                start_send(send, socket, [pair.bytes.part(start, length)], address);
             }
             Request::start(closing, |irp| {
                 if let Some(close) = datagram(socket).WskCloseSocket {

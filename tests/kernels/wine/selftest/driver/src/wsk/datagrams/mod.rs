@@ -278,31 +278,41 @@ unsafe fn enable_by(
     }
 }
 
-/// Begins to send a datagram: what the call returns.
-unsafe fn start_send_to(
+/// Begins to send datagrams: what the call returns.
+unsafe fn start_send<const COUNT: usize>(
     request: *mut Request,
     socket: *mut WSK_SOCKET,
-    mut bytes: WSK_BUF,
+    datagrams: [WSK_BUF; COUNT],
     mut to: SOCKADDR_INET,
 ) -> i32 {
+    let mut lists = datagrams.map(|buffer| WSK_BUF_LIST { Next: null_mut(), Buffer: buffer });
+    let mut first = null_mut();
+    for list in lists.iter_mut().rev() {
+        list.Next = first;
+        first = list;
+    }
     let mut returned = NEVER;
     // SAFETY: a datagram socket, bytes that live.
     unsafe {
         Request::start(request, |irp| {
-            if let Some(send) = datagram(socket).WskSendTo {
-                returned = send(socket, &mut bytes, 0, (&raw mut to).cast(), 0, null_mut(), irp).0;
+            if let Some(send) = datagram(socket).WskSendMessages {
+                returned = send(socket, first, 0, (&raw mut to).cast(), 0, null_mut(), irp).0;
             }
         });
     }
     returned
 }
 
-unsafe fn send_to(socket: *mut WSK_SOCKET, bytes: WSK_BUF, to: SOCKADDR_INET) -> (i32, usize) {
+unsafe fn send<const COUNT: usize>(
+    socket: *mut WSK_SOCKET,
+    datagrams: [WSK_BUF; COUNT],
+    to: SOCKADDR_INET,
+) -> (i32, usize) {
     let mut request = Request::new();
     let request = &raw mut request;
     // SAFETY: it does not move before it has ended.
     unsafe {
-        start_send_to(request, socket, bytes, to);
+        start_send(request, socket, datagrams, to);
         Request::end(request)
     }
 }

@@ -48,7 +48,7 @@ unsafe fn with_received(answer: i32, deed: Option<Deed>, misuse: impl FnOnce(*mu
             }
             SOCKET.store(socket, Ordering::Relaxed);
             enable(socket);
-            send_to(socket, bytes.part(0, 1), address);
+            send(socket, [bytes.part(0, 1)], address);
             inbox.wait_for(&inbox.calls, 1);
             // Until the stand-in knows what the callback has returned.
             sleep(20);
@@ -81,7 +81,7 @@ pub(crate) unsafe fn send_unbound() {
     unsafe {
         with_unbound(|socket| {
             let bytes = Bytes::new();
-            send_to(socket, bytes.part(0, 1), own(AF_INET, 1));
+            send(socket, [bytes.part(0, 1)], own(AF_INET, 1));
             bytes.free();
         });
     }
@@ -165,8 +165,17 @@ pub(crate) unsafe fn send_more_than_described() {
     unsafe {
         with_bound(|socket| {
             let bytes = Bytes::new();
-            send_to(socket, bytes.part(0, LENGTH + 1), own(AF_INET, 1));
+            send(socket, [bytes.part(0, LENGTH + 1)], own(AF_INET, 1));
             bytes.free();
+        });
+    }
+}
+
+pub(crate) unsafe fn send_nothing() {
+    // SAFETY: wrong on purpose.
+    unsafe {
+        with_bound(|socket| {
+            send(socket, [], own(AF_INET, 1));
         });
     }
 }
@@ -176,7 +185,7 @@ pub(crate) unsafe fn send_to_other_family() {
     unsafe {
         with_bound(|socket| {
             let bytes = Bytes::new();
-            send_to(socket, bytes.part(0, 1), own(AF_INET6, 1));
+            send(socket, [bytes.part(0, 1)], own(AF_INET6, 1));
             bytes.free();
         });
     }
