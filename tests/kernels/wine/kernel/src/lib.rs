@@ -120,13 +120,16 @@ pub fn at_dispatch<T>(callback: impl FnOnce() -> T) -> T {
     result
 }
 
-/// As [`at_dispatch`], and then runs at most `most` DPCs that were queued on this processor, as Windows does before the thread goes on. The
-/// thread holds no lock.
-pub fn at_dispatch_before_dpcs(most: u32, callback: impl FnOnce()) {
+/// DPCs that a thread runs at most before it goes on.
+const DPCS: u32 = 64;
+
+/// As [`at_dispatch`], and then runs DPCs that were queued on this processor, as Windows does before the thread goes on. The thread holds no
+/// lock.
+pub fn at_dispatch_before_dpcs(callback: impl FnOnce()) {
     at_dispatch(|| {
         callback();
         // SAFETY: at DISPATCH_LEVEL.
-        unsafe { ntoskrnl::SoftNdkStandInRunDpcs(most) };
+        unsafe { ntoskrnl::SoftNdkStandInRunDpcs(DPCS) };
     });
 }
 

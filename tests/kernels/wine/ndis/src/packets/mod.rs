@@ -84,7 +84,7 @@ fn begin(adapter: &Adapter, batch: &Batch, at_dispatch: bool) {
     // SAFETY: the driver's handler, called as documented; the lists are the driver's until they are completed.
     let call = || unsafe { handler(adapter.context(), first.cast(), 0, flags) };
     if at_dispatch {
-        kernel::at_dispatch(|| kernel::balanced("MiniportSendNetBufferLists", call));
+        kernel::at_dispatch_before_dpcs(|| kernel::balanced("MiniportSendNetBufferLists", call));
     } else {
         kernel::balanced("MiniportSendNetBufferLists", call);
     }

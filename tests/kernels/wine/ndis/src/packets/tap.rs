@@ -179,7 +179,8 @@ impl Slot {
     }
 }
 
-/// Sends what Linux sends, at each level in turn, with one to three frames in a list. While the adapter is not running it is lost.
+/// Sends what Linux sends, three times in four at DISPATCH_LEVEL, with one to three frames in a list. While the adapter is not running it is
+/// lost.
 fn send(adapter: &Adapter, tap: &Tap) {
     let longest = lock(&adapter.attributes).mtu as usize + HEADER;
     let mut room = vec![0; ROOM];
@@ -198,7 +199,7 @@ fn send(adapter: &Adapter, tap: &Tap) {
         }
         let lists: Vec<_> = frames.chunks(1 + bursts % 3).map(<[Vec<u8>]>::to_vec).collect();
         let batch = Batch::new(&lists);
-        begin(adapter, &batch, bursts % 2 == 1);
+        begin(adapter, &batch, !bursts.is_multiple_of(4));
         bursts += 1;
         sent.push_back(batch);
         while sent.front().is_some_and(|first| sent.len() >= OUTSTANDING || is_back(adapter, first)) {

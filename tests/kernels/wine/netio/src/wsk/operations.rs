@@ -119,11 +119,13 @@ pub(super) fn finish(request: Request, status: i32, information: usize) -> i32 {
     status::PENDING
 }
 
-/// Has an operation begun, in the order of its kind. One in three is begun within the call, and may end in it, if nothing comes before it.
+/// Has an operation begun, in the order of its kind. One in three, of datagrams two, is begun within the call, and may end in it, if nothing
+/// comes before it.
 pub(super) fn start(socket: Arc<Socket>, request: Request, what: What) -> i32 {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let operation = Operation { request, what };
-    let within = COUNT.fetch_add(1, Ordering::Relaxed).is_multiple_of(3);
+    let is_third = COUNT.fetch_add(1, Ordering::Relaxed).is_multiple_of(3);
+    let within = is_third != matches!(operation.what, What::SendMessages { .. });
     let mut state = lock(&socket.state);
     let first = state.jobs == 0 && state.under_way.is_first(&operation.what);
     if within && first && !state.closing && state.dead.is_none() && operation.request.allow_cancel() {

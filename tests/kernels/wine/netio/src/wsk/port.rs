@@ -74,12 +74,9 @@ impl Port {
     }
 }
 
-/// DPCs that a thread runs at most before it goes on.
-const DPCS: u32 = 64;
-
 /// Does something, in which requests may be completed, now at DISPATCH_LEVEL, now at PASSIVE_LEVEL.
 fn at_some_level(turn: usize, body: impl FnOnce()) {
-    if turn.is_multiple_of(4) { body() } else { kernel::at_dispatch_before_dpcs(DPCS, body) }
+    if turn.is_multiple_of(4) { body() } else { kernel::at_dispatch_before_dpcs(body) }
 }
 
 /// Makes the threads ready.
