@@ -22,6 +22,15 @@ const LOAD_LIMIT: Duration = Duration::from_secs(180);
 /// How long winedevice may take to end, and its modules to say what was left, after the driver's service has stopped.
 const REPORT_LIMIT: Duration = Duration::from_secs(120);
 
+/// A driver's pool.
+#[derive(Clone, Copy)]
+pub(crate) struct Pool {
+    /// In use.
+    pub(crate) bytes: u64,
+    /// So far.
+    pub(crate) allocations: u64,
+}
+
 /// A prefix with the loader running in it. Dropping it ends every process of the prefix.
 pub(crate) struct Session {
     computer: Computer,
@@ -192,19 +201,23 @@ impl Session {
         self.order("pause")
     }
 
-    /// Bytes of pool in use.
-    pub(crate) fn pool(&mut self) -> Result<u64> {
+    /// The pool that the driver has, and what it has allocated so far.
+    pub(crate) fn pool(&mut self) -> Result<Pool> {
         const SAID: &str = "softndk-standin: pool in use ";
         let said = |log: &str| {
-            let lines = log.lines().filter_map(|line| line.split_once(SAID)?.1.split_once(' ')?.0.parse().ok());
-            lines.collect::<Vec<u64>>()
+            let of = |said: &str| {
+                let (bytes, rest) = said.split_once(" bytes, ")?;
+                let allocations = rest.split_once(' ')?.0.parse().ok()?;
+                Some(Pool { bytes: bytes.parse().ok()?, allocations })
+            };
+            log.lines().filter_map(|line| of(line.split_once(SAID)?.1)).collect::<Vec<_>>()
         };
         let before = said(&self.log()?).len();
         self.order("pool")?;
         let start = Instant::now();
         loop {
-            if let Some(bytes) = said(&self.log()?).get(before) {
-                return Ok(*bytes);
+            if let Some(pool) = said(&self.log()?).get(before) {
+                return Ok(*pool);
             }
             ensure!(
                 start.elapsed() < LOAD_LIMIT,

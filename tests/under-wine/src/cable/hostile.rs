@@ -53,7 +53,7 @@ pub(super) fn run(session: &mut Session, tally: &mut Tally) {
 /// While garbage comes a stream arrives whole, and pings are answered.
 fn garbage(session: &mut Session, tally: &mut Tally) -> Result<()> {
     OTHER.run(&format!("ip address add {STRANGER}/24 dev wire"))?;
-    let pool = session.pool()?;
+    let pool = session.pool()?.bytes;
     // What garbage is made of, and what Linux makes of a frame with a tag; the experimental types.
     let types = [0x88b5, 0x88b6, 0x8100, 0x88a8].map(|number| format!("ether[12:2] = {number}")).join(" or ");
     let (file, (copies, (sent, answered))) = captured(&OURS, "cable", &types, || {
@@ -110,7 +110,7 @@ fn throw_garbage() -> Result<()> {
 /// The forwarding database has room for 256 stations.
 fn flood(session: &mut Session) -> Result<()> {
     const TRIES: usize = 5;
-    let pool = session.pool()?;
+    let pool = session.pool()?.bytes;
     let once = || copies(|| OURS.run(&format!("ping -n -c 1 -W 2 {}", LINUX.address())).map(|_| ()));
     once()?;
     let known = once()?;
@@ -136,7 +136,7 @@ fn has_pool(session: &mut Session, before: u64) -> Result<()> {
     const TRIES: usize = 50;
     let mut now = 0;
     for _ in 0..TRIES {
-        now = session.pool()?;
+        now = session.pool()?.bytes;
         if now <= before {
             return Ok(());
         }

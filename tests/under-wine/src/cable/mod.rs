@@ -408,6 +408,7 @@ fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
     let mut check = |what: &str, result: Result<()>| tally.check(&format!("{what}, underlay MTU {mtu}"), result);
     check("ndkctl shows the peers, their stations, and each ping", seen::traffic(&session, mtu));
     check("ndkctl shows each dropped datagram under its reason", seen::drops(&session, mtu));
+    check("no frame allocates pool", allocates_nothing(&mut session));
     if mtu == 1500 {
         hostile::run(&mut session, tally);
         away::peers(tally);
@@ -419,6 +420,25 @@ fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
         paused::unload_in_traffic(&mut session, tally);
     }
     Ok(())
+}
+
+/// Sends a stream each way. What the question takes is taken off: it goes through the driver too.
+fn allocates_nothing(session: &mut Session) -> Result<()> {
+    let question = allocations(session, || Ok(()))?;
+    ensure!(question > 0, "the control: an open of the device allocates nothing");
+    let streams = allocations(session, || {
+        stream(&OURS, &LINUX, 64 * MEBIBYTE)?;
+        stream(&LINUX, &OURS, 64 * MEBIBYTE)
+    })?;
+    ensure!(streams == question, "the driver allocates {question} times without traffic, {streams} times with it");
+    Ok(())
+}
+
+/// How often the driver allocates meanwhile.
+fn allocations(session: &mut Session, meanwhile: impl FnOnce() -> Result<()>) -> Result<u64> {
+    let before = session.pool()?.allocations;
+    meanwhile()?;
+    Ok(session.pool()?.allocations - before)
 }
 
 fn is_clean(report: &StandInReport) -> Result<()> {

@@ -4,7 +4,10 @@ use std::{
     alloc::{Layout, alloc, alloc_zeroed, dealloc},
     collections::BTreeMap,
     path::Path,
-    sync::{Mutex, OnceLock},
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::{
@@ -46,11 +49,14 @@ struct Block {
 }
 
 static BLOCKS: Mutex<BTreeMap<usize, Block>> = Mutex::new(BTreeMap::new());
+static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// Pool in use.
 pub(crate) struct Usage {
     pub(crate) bytes: usize,
     pub(crate) allocations: usize,
+    /// Allocations so far, those that were freed too.
+    pub(crate) made: u64,
     /// Per tag: its four characters, bytes, allocations.
     pub(crate) tags: Vec<(String, usize, usize)>,
 }
@@ -69,6 +75,7 @@ pub(crate) fn usage() -> Usage {
     }
     Usage {
         bytes: blocks.values().map(|b| b.size).sum(),
+        made: MADE.load(Ordering::Relaxed),
         allocations: blocks.len(),
         tags: tags.into_iter().map(|(tag, (bytes, count))| (tag_name(tag), bytes, count)).collect(),
     }
@@ -114,6 +121,7 @@ fn allocate(size: usize, tag: u32, paged: bool, zero: bool, cache_aligned: bool)
     // SAFETY: the guard's bytes follow the block in the new allocation.
     unsafe { block.add(size).cast::<[u8; 16]>().write_unaligned(GUARD) };
     lock(&BLOCKS).insert(block as usize, Block { size, tag, paged, layout, offset });
+    MADE.fetch_add(1, Ordering::Relaxed);
     block
 }
 

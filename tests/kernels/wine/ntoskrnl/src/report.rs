@@ -98,9 +98,8 @@ extern "system" fn SoftNdkStandInObjectCount(kind: *const c_char) -> i64 {
 /// Says how much pool is in use, on the debug channel.
 #[unsafe(no_mangle)]
 extern "system" fn SoftNdkStandInPool() {
-    let pool::Usage { bytes, allocations, .. } = pool::usage();
-    if let Ok(text) = CString::new(format!("softndk-standin: pool in use {bytes} bytes in {allocations} allocations\n"))
-    {
+    let pool::Usage { bytes, made, .. } = pool::usage();
+    if let Ok(text) = CString::new(format!("softndk-standin: pool in use {bytes} bytes, {made} allocations so far\n")) {
         base::debug_print(&text);
     }
 }
