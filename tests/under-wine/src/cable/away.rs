@@ -41,6 +41,25 @@ fn comes_back(computer: &Computer) -> Result<()> {
     ping(&OURS, &LINUX.address(), 56)
 }
 
+/// A peer gets another address in the network that carries the datagrams: it is a stranger, until `CablePeers` names the address and the adapter
+/// starts again.
+pub(super) fn changes_address(session: &mut Session, tally: &mut Tally) {
+    const NEW: &str = "198.51.100.22";
+    let moves = |session: &mut Session, from: &str, to: &str| {
+        LINUX.run(&format!("ip link set cable type vxlan local {to}"))?;
+        until_unreached(&LINUX, &OURS.address()).context("a stranger")?;
+        session.set_keyword("CablePeers", &OURS.peers().join(",").replace(from, to))?;
+        session.sleep()?;
+        until_reached(&LINUX, &OURS.address())
+    };
+    let old = LINUX.underlay();
+    let moved = LINUX
+        .run(&format!("ip address add {NEW}/24 dev wire"))
+        .and_then(|_| moves(session, &old, NEW))
+        .and_then(|()| moves(session, NEW, &old));
+    tally.check("a peer with another address is a stranger until CablePeers names it", moved);
+}
+
 /// The cable of the first of two computers is taken away from a stream of Linux's and from RDMA between both.
 pub(super) fn unplugged(sessions: &mut [Session; 2], tally: &mut Tally) {
     let goes_on = step("unplugging the cable in the middle of traffic", || goes_on(sessions));

@@ -412,6 +412,7 @@ fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
     if mtu == 1500 {
         hostile::run(&mut session, tally);
         away::peers(tally);
+        away::changes_address(&mut session, tally);
         paused::run(&mut session, tally);
     }
     let report = session.unload()?;
