@@ -7,6 +7,7 @@ pub mod bench;
 mod guest;
 mod hostile;
 mod ipv6;
+mod ovs;
 mod paused;
 mod seen;
 mod stream;
@@ -298,6 +299,7 @@ pub fn cable() -> Result<ExitCode> {
         drop(network);
     }
     step("joining softndk.sys over IPv6", || ipv6::run(&mut tally))?;
+    step("joining softndk.sys to Open vSwitch", || ovs::run(&mut tally))?;
     let network = Network::build(1500, &[OURS])?;
     network_address(&mut tally)?;
     drop(network);
