@@ -11,6 +11,7 @@ mod ovs;
 mod paused;
 mod seen;
 mod stream;
+mod walk;
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -293,6 +294,7 @@ pub fn cable() -> Result<ExitCode> {
     step("building the tunnel end", || run(cargo(&paths::root()).args(["build", "--package", "tunnel"])))?;
     dist::build()?;
     let mut tally = Tally::default();
+    step("following README", || walk::run(&mut tally))?;
     for mtu in [1500, 9000] {
         let network = Network::build(mtu, &[OURS])?;
         driver(mtu, &mut tally)?;
