@@ -67,7 +67,7 @@ enum Task {
     Crowd(crowd::Wanted),
     /// Join a tunnel end of ours to VXLAN of Linux: ping and streams, between three computers in network namespaces; what is hostile, or goes and
     /// comes back
-    Cable,
+    Cable(cable::Wanted),
     /// Run every case of softnd.dll where no driver is loaded
     Hosted,
     /// Try the device against Linux siw, in both roles; skipped where the peer cannot run
@@ -160,7 +160,7 @@ fn perform(task: Task) -> Result<ExitCode> {
             ensure!(tally.is_success(), "something failed");
         }
         Task::Crowd(wanted) => crowd::crowd(&wanted)?,
-        Task::Cable => return cable::cable(),
+        Task::Cable(wanted) => return cable::cable(&wanted),
         Task::Hosted => {
             dist::build()?;
             let mut tally = tally::Tally::default();

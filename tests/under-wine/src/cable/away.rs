@@ -30,7 +30,7 @@ pub(super) fn peers(tally: &mut Tally) {
 }
 
 /// A computer leaves the network that carries the datagrams, in mid stream.
-fn comes_back(computer: &Computer) -> Result<()> {
+pub(super) fn comes_back(computer: &Computer) -> Result<()> {
     let stream = Stream::start(&OURS, &LINUX)?;
     computer.run("ip link set wire down")?;
     until_unreached(&OTHER, &computer.address())?;
@@ -66,7 +66,7 @@ pub(super) fn unplugged(sessions: &mut [Session; 2], tally: &mut Tally) {
     tally.check("a stream and RDMA traffic go on when the cable was unplugged and is back", goes_on);
 }
 
-fn goes_on(sessions: &mut [Session; 2]) -> Result<()> {
+pub(super) fn goes_on(sessions: &mut [Session; 2]) -> Result<()> {
     let [first, second] = sessions;
     // OURS sends, so that its driver has frames on their way when the cable goes.
     let stream = Stream::start(&OURS, &LINUX)?;

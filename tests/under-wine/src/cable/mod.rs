@@ -10,6 +10,7 @@ mod ipv6;
 mod ovs;
 mod paused;
 mod seen;
+mod soak;
 mod stream;
 mod walk;
 
@@ -26,6 +27,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use build::command::{cargo, output, run, step};
 use build::{dist, paths, setup};
 use checks::tally::Tally;
+use clap::Args;
 use vxlan::ethernet::MacAddress;
 
 use crate::computers::Computers;
@@ -288,11 +290,25 @@ fn frames(file: &PathBuf, filter: &str) -> Result<usize> {
     Ok(output(&mut tshark)?.lines().count())
 }
 
+/// What is asked for.
+#[derive(Args)]
+pub struct Wanted {
+    /// Instead, have things happen to two drivers and a Linux kernel for this number of minutes
+    #[arg(long, value_name = "MINUTES")]
+    soak: Option<f64>,
+    /// What happens in which order comes from it; a random one if none is given
+    #[arg(long, requires = "soak")]
+    seed: Option<u64>,
+}
+
 /// Makes the computers, and tries everything.
-pub fn cable() -> Result<ExitCode> {
+pub fn cable(wanted: &Wanted) -> Result<ExitCode> {
     setup::provide(&PACKAGES)?;
     step("building the tunnel end", || run(cargo(&paths::root()).args(["build", "--package", "tunnel"])))?;
     dist::build()?;
+    if let Some(minutes) = wanted.soak {
+        return soak::soak(minutes, wanted.seed.unwrap_or_else(|| fastrand::u64(..)));
+    }
     let mut tally = Tally::default();
     step("following README", || walk::run(&mut tally))?;
     for mtu in [1500, 9000] {

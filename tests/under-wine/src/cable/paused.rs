@@ -20,7 +20,7 @@ pub(super) fn run(session: &mut Session, tally: &mut Tally) {
 }
 
 /// The protocol has nearly all lists that the driver has, and gives them back when the adapter is pausing.
-fn pauses(session: &mut Session) -> Result<()> {
+pub(super) fn pauses(session: &mut Session) -> Result<()> {
     let stream = Stream::start(&LINUX, &OURS)?;
     for _ in 0..PAUSES {
         session.hold()?;
@@ -31,7 +31,7 @@ fn pauses(session: &mut Session) -> Result<()> {
     stream.end()
 }
 
-fn sleeps(session: &mut Session) -> Result<()> {
+pub(super) fn sleeps(session: &mut Session) -> Result<()> {
     let stream = Stream::start(&LINUX, &OURS)?;
     session.hold()?;
     stream.flows()?;
@@ -49,7 +49,8 @@ pub(super) fn unload_in_traffic(session: &mut Session, tally: &mut Tally) {
     }
 }
 
-fn goes(session: &mut Session, is_surprise: bool) -> Result<()> {
+/// Loads the driver, which goes in mid stream.
+pub(super) fn goes(session: &mut Session, is_surprise: bool) -> Result<()> {
     session.load()?;
     until_reached(&LINUX, &OURS.address())?;
     let stream = Stream::start(&LINUX, &OURS)?;
