@@ -1,19 +1,26 @@
 //! `cargo xtask bench --cable`: TCP over the adapter of softndk.sys under Wine, beside TCP over VXLAN of Linux's kernel, in turns.
 //!
 //! Both ends of both are Linux's TCP/IP, in network namespaces of one machine, and neither has an offload. A figure is the median of the turns.
+//! RDMA goes between two drivers over the cable, beside TCP between them, by `ndharness perf`.
 
 use std::fs;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
-use build::command::{cargo, output, run, step};
-use build::{dist, paths, setup};
+use build::command::{cargo, output, step};
+use build::{command, dist, paths, setup};
 use checks::bench::Wanted;
 use serde_json::json;
 
-use super::{Computer, LINUX, MEBIBYTE, Network, OTHER, OURS, PACKAGES, is_clean, session, stream_of, until_reached};
+use super::{
+    Computer, LIMIT, LINUX, MEBIBYTE, Network, OTHER, OURS, PACKAGES, is_clean, session, stream_of, until_reached,
+};
+use crate::run;
+use crate::session::Session;
+use crate::two_processes::serve;
 
 const TURNS: usize = 7;
+const KERNEL: &str = "VXLAN of Linux";
 /// Bytes of a stream.
 const BYTES: u64 = 256 * MEBIBYTE;
 /// The network that carries the datagrams.
@@ -22,6 +29,8 @@ const MTU: u32 = 1500;
 /// A figure of the adapter, beside the reference.
 struct Figure {
     name: &'static str,
+    /// What the reference is.
+    beside: &'static str,
     unit: &'static str,
     device: f64,
     reference: f64,
@@ -38,14 +47,22 @@ enum Bound {
 }
 
 impl Figure {
-    fn of_rates(name: &'static str, device: Vec<f64>, reference: Vec<f64>, bound: f64) -> Self {
+    fn of_rates([name, beside]: [&'static str; 2], device: Vec<f64>, reference: Vec<f64>, bound: f64) -> Self {
         let (device, reference) = (median(device), median(reference));
-        Self { name, unit: "MiB/s", device, reference, compared: device / reference, bound: Bound::Ratio(bound) }
+        Self {
+            name,
+            beside,
+            unit: "MiB/s",
+            device,
+            reference,
+            compared: device / reference,
+            bound: Bound::Ratio(bound),
+        }
     }
 
-    fn of_times(name: &'static str, device: Vec<f64>, reference: Vec<f64>, bound: f64) -> Self {
+    fn of_times([name, beside]: [&'static str; 2], device: Vec<f64>, reference: Vec<f64>, bound: f64) -> Self {
         let (device, reference) = (median(device), median(reference));
-        Self { name, unit: "us", device, reference, compared: device - reference, bound: Bound::More(bound) }
+        Self { name, beside, unit: "us", device, reference, compared: device - reference, bound: Bound::More(bound) }
     }
 
     fn is_met(&self) -> bool {
@@ -56,13 +73,13 @@ impl Figure {
     }
 
     fn line(&self) -> String {
-        let Self { name, unit, device, reference, compared, .. } = self;
+        let Self { name, beside, unit, device, reference, compared, .. } = self;
         let verdict = if self.is_met() { "met" } else { "missed" };
         let target = match self.bound {
             Bound::Ratio(least) => format!("{compared:.2} times, at least {least}"),
             Bound::More(most) => format!("{compared:.1} {unit} more, at most {most}"),
         };
-        format!("{name:24} {device:8.1} {unit:5}  VXLAN of Linux {reference:8.1} {unit:5}  {target}: {verdict}")
+        format!("{name:24} {device:8.1} {unit:5}  {beside:14} {reference:8.1} {unit:5}  {target}: {verdict}")
     }
 }
 
@@ -75,7 +92,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
 pub fn bench(wanted: &Wanted) -> Result<ExitCode> {
     setup::provide(&PACKAGES)?;
     let build = ["build", "--release", "--package", "tunnel"];
-    step("building the streams", || run(cargo(&paths::root()).args(build)))?;
+    step("building the streams", || command::run(cargo(&paths::root()).args(build)))?;
     dist::build()?;
     let network = Network::build(MTU, &[OURS])?;
     for computer in [LINUX, OTHER] {
@@ -84,13 +101,14 @@ pub fn bench(wanted: &Wanted) -> Result<ExitCode> {
     let mut session = session(&OURS, MTU)?;
     session.load()?;
     until_reached(&LINUX, &OURS.address())?;
-    let figures = step("measuring", measure)?;
+    let mut figures = step("measuring", measure)?;
     let report = session.unload()?;
-    drop(network);
+    drop((session, network));
     is_clean(&report)?;
+    figures.push(step("measuring RDMA", writes)?);
     let as_json = |figure: &Figure| {
-        let Figure { name, unit, device, reference, compared, .. } = figure;
-        json!({ "name": name, "unit": unit, "value": device, "reference_value": reference, "compared": compared, "met": figure.is_met() })
+        let Figure { name, beside, unit, device, reference, compared, .. } = figure;
+        json!({ "name": name, "reference": beside, "unit": unit, "value": device, "reference_value": reference, "compared": compared, "met": figure.is_met() })
     };
     let text = serde_json::to_string_pretty(&figures.iter().map(as_json).collect::<Vec<_>>())? + "\n";
     let path = paths::root().join("target/report/cable.json");
@@ -116,10 +134,34 @@ fn measure() -> Result<Vec<Figure>> {
         beside.push(round_trip(&LINUX, &OTHER)?);
     }
     Ok(vec![
-        Figure::of_rates("TCP stream out", out, between.clone(), 0.35),
-        Figure::of_rates("TCP stream in", back, between, 0.35),
-        Figure::of_times("round trip of a ping", asked, beside, 15.0),
+        Figure::of_rates(["TCP stream out", KERNEL], out, between.clone(), 0.35),
+        Figure::of_rates(["TCP stream in", KERNEL], back, between, 0.35),
+        Figure::of_times(["round trip of a ping", KERNEL], asked, beside, 15.0),
     ])
+}
+
+/// RDMA writes of 1 MiB between two drivers, beside TCP's between them.
+fn writes() -> Result<Figure> {
+    let network = Network::build(MTU, &[OURS, OTHER])?;
+    let mut sessions = [session(&OURS, MTU)?, session(&OTHER, MTU)?];
+    sessions.iter_mut().try_for_each(Session::load)?;
+    until_reached(&OURS, &OTHER.address())?;
+    let [mut out, mut beside] = [const { Vec::new() }; 2];
+    for _ in 0..TURNS {
+        let (server, address) = serve(&sessions[0], "rings")?;
+        let arguments = ["perf", &address, "--sizes", "1MiB", "--operation", "write", "--json"];
+        let report = run::report_of(&sessions[1], &arguments, LIMIT)?;
+        server.end()?;
+        // Writes a second, each of 1 MiB.
+        let rate = |of: &str| report["figures"][0][of]["rate"].as_f64().with_context(|| format!("no rate: {report}"));
+        out.push(rate("rdma")?);
+        beside.push(rate("tcp")?);
+    }
+    for session in &mut sessions {
+        is_clean(&session.unload()?)?;
+    }
+    drop(network);
+    Ok(Figure::of_rates(["RDMA writes of 1 MiB", "TCP"], out, beside, 0.8))
 }
 
 /// MiB/s of a stream.
