@@ -83,17 +83,16 @@ fn begin(adapter: &Adapter, batch: &Batch, at_dispatch: bool) {
     let flags = if at_dispatch { NDIS_SEND_FLAGS_DISPATCH_LEVEL } else { 0 };
     // SAFETY: the driver's handler, called as documented; the lists are the driver's until they are completed.
     let call = || unsafe { handler(adapter.context(), first.cast(), 0, flags) };
-    if at_dispatch {
-        kernel::at_dispatch_before_dpcs(|| kernel::balanced("MiniportSendNetBufferLists", call));
-    } else {
+    let send = || {
         kernel::balanced("MiniportSendNetBufferLists", call);
-    }
-    let mut lent = lock(&adapter.packets.lent);
-    for list in &batch.lists {
-        if let Some(lent) = lent.get_mut(&(*list as usize)) {
-            lent.returned = true;
+        let mut lent = lock(&adapter.packets.lent);
+        for list in &batch.lists {
+            if let Some(lent) = lent.get_mut(&(*list as usize)) {
+                lent.returned = true;
+            }
         }
-    }
+    };
+    if at_dispatch { kernel::at_dispatch_before_dpcs(send) } else { send() }
 }
 
 /// Whether all lists of a batch have come back.
