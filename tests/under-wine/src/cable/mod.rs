@@ -428,6 +428,7 @@ fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
     let mut check = |what: &str, result: Result<()>| tally.check(&format!("{what}, underlay MTU {mtu}"), result);
     check("ndkctl shows the peers, their stations, and each ping", seen::traffic(&session, mtu));
     check("ndkctl shows each dropped datagram under its reason", seen::drops(&session, mtu));
+    check("each frame goes to its own peer while two peers are pinged", seen::two_peers(&session));
     check("no frame allocates pool", allocates_nothing(&mut session));
     if mtu == 1500 {
         hostile::run(&mut session, tally);
@@ -437,9 +438,19 @@ fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
     }
     let report = session.unload()?;
     tally.check(&format!("softndk.sys leaves nothing and breaks no rule, underlay MTU {mtu}"), is_clean(&report));
+    tally.check(&format!("a call has sent several datagrams, underlay MTU {mtu}"), sent_lists(&session));
     if mtu == 1500 {
         paused::unload_in_traffic(&mut session, tally);
     }
+    Ok(())
+}
+
+/// What the stand-in says when a socket is closed.
+fn sent_lists(session: &Session) -> Result<()> {
+    let log = session.log()?;
+    let lengths = log.lines().filter_map(|line| line.split_once("longest list of datagrams: ")?.1.trim().parse().ok());
+    let longest: usize = lengths.max().context("the stand-in does not say how long lists were")?;
+    ensure!((2..=64).contains(&longest), "the longest list of datagrams has {longest}");
     Ok(())
 }
 

@@ -1,13 +1,13 @@
 //! What `ndkctl cable` shows is true: of datagrams whose number is known, and of what Linux says of the peers.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use build::command::output;
 use serde_json::Value;
 use vxlan::header::{self, Vni};
 
-use super::{Computer, LINUX, OTHER, OURS, payload, ping, program, until};
+use super::{Computer, LINUX, OTHER, OURS, captured, frames, payload, ping, program, until};
 use crate::ndkctl::shown;
 use crate::session::Session;
 
@@ -53,6 +53,37 @@ pub(super) fn traffic(session: &Session, mtu: u32) -> Result<()> {
     counted(&before, &after)?;
     ensure!(counted(&before, &before).is_err(), "pings without a datagram were not noticed: {before}");
     Ok(())
+}
+
+/// Pings two peers at once: the datagrams of a peer's frames go to that peer, and none is lost.
+pub(super) fn two_peers(session: &Session) -> Result<()> {
+    const COUNT: u64 = 2000;
+    let flood = |to: &Computer| OURS.command(&format!("ping -n -q -f -c {COUNT} {}", to.address()));
+    let before = cable(session)?;
+    let (file, said) = captured(&LINUX, "wire", &format!("udp port 4789 and src host {}", OURS.underlay()), || {
+        let other = flood(&OTHER).stdout(Stdio::piped()).spawn()?;
+        let said = output(&mut flood(&LINUX))?;
+        Ok([said, String::from_utf8(other.wait_with_output()?.stdout)?])
+    })?;
+    ensure!(said.iter().all(|said| said.contains(" 0% packet loss")), "{said:?}");
+    let asked = |of: &Computer| frames(&file, &format!("icmp.type == 8 && ip.dst == {}", of.address()));
+    let (own, strange) = (asked(&LINUX)? as u64, asked(&OTHER)?);
+    ensure!(
+        own == COUNT && strange == 0,
+        "the peer got {own} of its {COUNT} frames, and {strange} of the other peer's"
+    );
+    let after = cable(session)?;
+    for place in 0..OURS.peers().len() {
+        let sent = |shown: &Value| number(&shown["peers"][place]["sent"]);
+        let sent = sent(&after).wrapping_sub(sent(&before));
+        ensure!((COUNT..COUNT + PINGS).contains(&sent), "{COUNT} pings to each peer, {sent} datagrams: {after}");
+    }
+    Ok(())
+}
+
+/// Frames of strangers that were dropped so far.
+pub(super) fn strangers(session: &Session) -> Result<u64> {
+    Ok(number(&cable(session)?["dropped_in"]["stranger"]))
 }
 
 fn number(value: &Value) -> u64 {

@@ -135,6 +135,9 @@ pub(in crate::wsk) unsafe extern "system" fn send_messages(
             datagrams.push_back(parts);
             next = datagram.Next;
         }
+        let mut state = lock(&socket.state);
+        state.datagrams.longest = datagrams.len().max(state.datagrams.longest);
+        drop(state);
         operations::start(socket, request, What::SendMessages { datagrams, sent: 0, to })
     }))
 }

@@ -65,6 +65,8 @@ pub(super) struct Datagrams {
     refused: Vec<Datagram>,
     /// What the client has, by the addresses of the first indications.
     lists: BTreeMap<usize, Held>,
+    /// Datagrams in the longest list that the client has sent.
+    longest: usize,
 }
 
 struct Held {
@@ -134,7 +136,7 @@ fn take(socket: &Socket, state: &mut State, most: usize) -> Vec<Datagram> {
 /// The callback has returned.
 fn returned(socket: &Socket, head: usize, status: i32, came: Vec<Datagram>) {
     let mut state = lock(&socket.state);
-    let Datagrams { enabled, refused, lists } = &mut state.datagrams;
+    let Datagrams { enabled, refused, lists, .. } = &mut state.datagrams;
     let Some(held) = lists.get_mut(&head) else { return };
     let released = held.stage == Stage::Released;
     if status == status::PENDING && !released {
@@ -177,7 +179,8 @@ fn release(socket: &Socket, head: usize) -> bool {
 
 /// The socket is about to be closed. By the thread of datagrams: no callback is in progress, and none comes.
 pub(super) fn end(socket: &Socket) {
-    let lists = std::mem::take(&mut lock(&socket.state).datagrams.lists);
+    let Datagrams { lists, longest, .. } = std::mem::take(&mut lock(&socket.state).datagrams);
+    kernel::trace(&format!("netio: longest list of datagrams: {longest}"));
     if !lists.is_empty() {
         violation(&format!("WskCloseSocket: the client has not released {} lists of datagrams", lists.len()));
     }

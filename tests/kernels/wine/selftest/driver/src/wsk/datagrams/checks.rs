@@ -229,6 +229,9 @@ unsafe fn fail(client: &Client, text: &mut Text<'_>) {
         for _ in 0..4 {
             let (status, sent) = send(pair.sockets[0], [much.all()], pair.addresses[1]);
             text.check((status, sent) == (STATUS_INVALID_BUFFER_SIZE.0, 0), "a datagram that is too long");
+            let (first, last) = (pair.bytes.part(0, 20), pair.bytes.part(0, 20));
+            let list = send(pair.sockets[0], [first, much.all(), last], pair.addresses[1]);
+            text.check(list == (STATUS_INVALID_BUFFER_SIZE.0, 0), "a list with a datagram that is too long");
             let mut nowhere = own(AF_INET, 1).Ipv4();
             nowhere.sin_addr = [192, 0, 2, 1];
             let (status, sent) = send(pair.sockets[0], [pair.bytes.part(0, 1)], SOCKADDR_INET::from_ipv4(nowhere));
