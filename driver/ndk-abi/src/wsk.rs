@@ -222,8 +222,7 @@ c_fns! { WSK_SOCKET_PROTOTYPES:
         Irp: *mut c_void,
     ) -> NTSTATUS;
 
-    /// Sends each WSK_BUF of a list as a datagram from a bound socket, all to one address, which WSK uses only during the call.
-    /// `IoStatus.Information` is the sum of their bytes.
+    /// Sends each WSK_BUF of a list as a datagram from a bound socket, all to one address. `IoStatus.Information` is the sum of their bytes.
     fn PFN_WSK_SEND_MESSAGES(
         Socket: *mut WSK_SOCKET,
         BufferList: *mut WSK_BUF_LIST,

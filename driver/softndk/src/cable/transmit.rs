@@ -1,7 +1,8 @@
 //! Datagrams on their way out: a fixed number of slots, each with a buffer for the longest datagram and a request for Winsock Kernel.
 //!
 //! MiniportSend copies a frame into a slot and queues it; the cable's run sends it. So WskSendMessages is not called on the stack of a protocol that
-//! sends. One call, with the request of the first slot, sends the datagrams that follow one another in the queue and go to one peer.
+//! sends. One call, with the request of the first slot, sends the datagrams that follow one another in the queue and go to one peer. All of their slots
+//! are free when the request has ended.
 #![expect(unsafe_code, reason = "slots that Winsock Kernel has by pointer, and frames of NDIS")]
 
 use core::{
@@ -37,7 +38,7 @@ struct Slot {
     datagram: Cell<Option<(usize, usize)>>,
     /// The next slot of a burst.
     next: Cell<*const Self>,
-    /// Of the first slot of a burst: how many datagrams there are, and what they belong to.
+    /// Of the first slot of a burst: how many slots the burst has, and where `sent` puts them back.
     count: Cell<usize>,
     transmit: Cell<*const Transmit>,
 }
@@ -161,7 +162,7 @@ impl Transmit {
         }
     }
 
-    /// Takes the oldest datagram out of the queue, and those behind it that go to the same peer: at most `most`.
+    /// Takes the oldest datagram out of the queue, and those behind it, at most `most` in all, until one goes to another peer.
     pub(super) fn next(&self, most: usize) -> Option<Burst<'_>> {
         let mut state = self.state.lock();
         let first = self.slots.get(state.queued.pop()?)?;
