@@ -1,7 +1,7 @@
 //! README's walk with two machines: Linux's lines as they are, programs under Wine, and of the scripts what they set.
 
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -50,33 +50,38 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// The driver of the first of two machines, after its scripts.
-fn started(scripts: &[String], first: &Computer, second: &Computer) -> Result<Session> {
-    let (mut peers, mut address) = (None, None);
+/// The driver of the first of two machines, after its scripts; the ports that they open.
+fn started(scripts: &[String], first: &Computer, second: &Computer) -> Result<(Session, Vec<u16>)> {
+    let (mut peers, mut address, mut ports) = (None, None, Vec::new());
     for line in scripts {
         let line = here(line, first, second);
         match line.split_whitespace().collect::<Vec<_>>()[..] {
             [r".\set-cable.ps1", named] => peers = Some(named.to_owned()),
-            [r".\set-address.ps1", given, "-Port", ..] => address = Some(given.parse::<IpAddr>()?),
+            [r".\set-address.ps1", given, "-Port", ref opened @ ..] => {
+                address = Some(given.parse::<IpAddr>()?);
+                let port = |port: &&str| port.trim_end_matches(',').parse::<u16>();
+                ports = opened.iter().map(port).collect::<Result<_, _>>()?;
+            }
             _ => bail!("no test plays {line:?}"),
         }
     }
     let (peers, address) = peers.zip(address).context("the scripts name no peer or no address")?;
     let mut session = Session::start_in(&first.namespace(), &[address])?;
-    for (keyword, value) in [
-        ("TapInterface", "cable"),
-        ("OtherAddresses", &first.underlay()),
-        ("CableLocal", &first.underlay()),
-        ("CablePeers", &peers),
-    ] {
+    for (keyword, value) in [("TapInterface", "cable"), ("OtherAddresses", &*first.underlay())] {
         session.set_keyword(keyword, value)?;
     }
+    let script = fs::read_to_string(paths::root().join("tools/set-cable.ps1"))?;
+    for (keyword, value) in [("CableLocal", first.underlay()), ("CablePeers", peers)] {
+        let sets = format!("-RegistryKeyword {keyword} ");
+        ensure!(script.contains(&sets), "set-cable.ps1 does not say {sets:?}");
+        session.set_keyword(keyword, &value)?;
+    }
     session.load()?;
-    Ok(session)
+    Ok((session, ports))
 }
 
 fn two_with_windows(scripts: &[String], programs: &[String]) -> Result<()> {
-    let (mut first, mut second) = (started(scripts, &OURS, &OTHER)?, started(scripts, &OTHER, &OURS)?);
+    let ((mut first, _), (mut second, ports)) = (started(scripts, &OURS, &OTHER)?, started(scripts, &OTHER, &OURS)?);
     until_reached(&OURS, &OTHER.address())?;
     let mut servers = Vec::new();
     for line in programs {
@@ -85,13 +90,17 @@ fn two_with_windows(scripts: &[String], programs: &[String]) -> Result<()> {
         let program =
             words.next().and_then(|program| program.strip_prefix(r".\")).context("no program of the folder")?;
         let arguments: Vec<_> = words.collect();
+        let at = arguments.iter().find_map(|argument| argument.parse::<SocketAddr>().ok());
+        ensure!(at.is_none_or(|at| ports.contains(&at.port())), "the scripts do not open the port of {line:?}");
         if arguments.contains(&"server") {
             let server = Harness::spawn(second.program(program), &arguments)?;
             server.until(|line| line.starts_with("listening at ").then_some(()))?;
             servers.push(server);
         } else {
             let ended = outcome(first.program(program).args(arguments), LIMIT)?;
-            ensure!(ended.status.success(), "{line}: {}", said(&ended));
+            let said = said(&ended);
+            ensure!(ended.status.success(), "{line}: {said}");
+            ensure!(program != "ndkctl.exe" || said.contains("link        up"), "{line}: {said}");
         }
     }
     for server in servers {
@@ -105,10 +114,11 @@ fn two_with_windows(scripts: &[String], programs: &[String]) -> Result<()> {
 }
 
 fn one_with_linux(scripts: &[String], linux: &[String]) -> Result<()> {
-    let mut session = started(scripts, &OURS, &LINUX)?;
+    let (mut session, _) = started(scripts, &OURS, &LINUX)?;
     LINUX.run("ip link delete cable")?;
     for line in linux {
         LINUX.run(&here(line, &OURS, &LINUX))?;
     }
+    until_reached(&OURS, &LINUX.address())?;
     is_clean(&session.unload()?)
 }
