@@ -31,7 +31,7 @@ pub struct Wanted {
     /// Measure two devices connected by TCP, beside plain TCP, and write target/report/wire.json
     #[arg(long)]
     wire: bool,
-    /// Measure TCP over the adapter under Wine, beside VXLAN of Linux, and write target/report/cable.json
+    /// Measure TCP over the adapter under Wine, beside VXLAN of Linux, and RDMA, beside TCP; write target/report/cable.json
     #[arg(long, conflicts_with_all = ["wire", "only"])]
     pub cable: bool,
     /// Fail if a target is missed

@@ -66,7 +66,7 @@ enum Task {
     /// Say how long a good client waits for a listener of softndk.sys under Wine at most, among peers that reset, say nothing or say little
     Crowd(crowd::Wanted),
     /// Join a tunnel end of ours to VXLAN of Linux: ping and streams, between three computers in network namespaces; what is hostile, or goes and
-    /// comes back
+    /// comes back; or soak it
     Cable(cable::Wanted),
     /// Run every case of softnd.dll where no driver is loaded
     Hosted,

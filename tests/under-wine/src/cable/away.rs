@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use build::command::step;
 use checks::tally::Tally;
 
+use super::seen;
 use super::stream::Stream;
 use super::{Computer, LINUX, OTHER, OURS, other_has_local, ping, until_reached, until_socket, until_unreached};
 use crate::session::Session;
@@ -47,16 +48,17 @@ pub(super) fn changes_address(session: &mut Session, tally: &mut Tally) {
     const NEW: &str = "198.51.100.22";
     let moves = |session: &mut Session, from: &str, to: &str| {
         LINUX.run(&format!("ip link set cable type vxlan local {to}"))?;
+        let before = seen::strangers(session)?;
         until_unreached(&LINUX, &OURS.address()).context("a stranger")?;
+        ensure!(seen::strangers(session)? > before, "no datagram of a stranger was counted");
         session.set_keyword("CablePeers", &OURS.peers().join(",").replace(from, to))?;
         session.sleep()?;
         until_reached(&LINUX, &OURS.address())
     };
     let old = LINUX.underlay();
-    let moved = LINUX
-        .run(&format!("ip address add {NEW}/24 dev wire"))
-        .and_then(|_| moves(session, &old, NEW))
-        .and_then(|()| moves(session, NEW, &old));
+    let moved = LINUX.run(&format!("ip address add {NEW}/24 dev wire")).and_then(|_| moves(session, &old, NEW));
+    // Also if that has failed: what follows needs the address.
+    let moved = moved.and(moves(session, NEW, &old));
     tally.check("a peer with another address is a stranger until CablePeers names it", moved);
 }
 

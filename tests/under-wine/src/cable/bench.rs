@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use build::command::{cargo, output, step};
@@ -12,15 +13,15 @@ use build::{command, dist, paths, setup};
 use checks::bench::Wanted;
 use serde_json::json;
 
-use super::{
-    Computer, LIMIT, LINUX, MEBIBYTE, Network, OTHER, OURS, PACKAGES, is_clean, session, stream_of, until_reached,
-};
+use super::{Computer, LINUX, MEBIBYTE, Network, OTHER, OURS, PACKAGES, is_clean, session, stream_of, until_reached};
 use crate::run;
 use crate::session::Session;
 use crate::two_processes::serve;
 
 const TURNS: usize = 7;
 const KERNEL: &str = "VXLAN of Linux";
+/// For one run of `ndharness perf`.
+const PERF_LIMIT: Duration = Duration::from_secs(300);
 /// Bytes of a stream.
 const BYTES: u64 = 256 * MEBIBYTE;
 /// The network that carries the datagrams.
@@ -150,8 +151,9 @@ fn writes() -> Result<Figure> {
     for _ in 0..TURNS {
         let (server, address) = serve(&sessions[0], "rings")?;
         let arguments = ["perf", &address, "--sizes", "1MiB", "--operation", "write", "--json"];
-        let report = run::report_of(&sessions[1], &arguments, LIMIT)?;
-        server.end()?;
+        let report = run::report_of(&sessions[1], &arguments, PERF_LIMIT)?;
+        let (served, said) = server.end()?;
+        ensure!(served.success(), "the server ended with {served}: {said}");
         // Writes a second, each of 1 MiB.
         let rate = |of: &str| report["figures"][0][of]["rate"].as_f64().with_context(|| format!("no rate: {report}"));
         out.push(rate("rdma")?);

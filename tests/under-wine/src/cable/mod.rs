@@ -24,7 +24,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use build::command::{cargo, output, run, step};
+use build::command::{cargo, outcome, output, run, said, step, wait};
 use build::{dist, paths, setup};
 use checks::tally::Tally;
 use clap::Args;
@@ -254,14 +254,15 @@ fn stream_of(program: &Path, from: &Computer, to: &Computer, bytes: u64) -> Resu
     let mut ready = String::new();
     BufReader::new(receiver.stdout.take().context("no output")?).read_line(&mut ready)?;
     let mut sender = from.command("");
-    let sent = output(sender.arg(program).args(["send", &at, &bytes.to_string()]));
-    if sent.is_err() {
+    let sent = outcome(sender.arg(program).args(["send", &at, &bytes.to_string()]), LIMIT);
+    if !sent.as_ref().is_ok_and(|sent| sent.status.success()) {
         receiver.kill()?;
     }
-    let received = receiver.wait()?;
+    let received = wait(&mut receiver, LIMIT)?;
     let sent = sent?;
+    ensure!(sent.status.success(), "the sender: {}", said(&sent));
     ensure!(received.success(), "the receiver ended with {received}");
-    Ok(sent)
+    Ok(String::from_utf8(sent.stdout)?)
 }
 
 /// Captures what `filter` lets pass at an interface of `at` while `what` is done, and returns the file.
@@ -307,6 +308,7 @@ pub fn cable(wanted: &Wanted) -> Result<ExitCode> {
     step("building the tunnel end", || run(cargo(&paths::root()).args(["build", "--package", "tunnel"])))?;
     dist::build()?;
     if let Some(minutes) = wanted.soak {
+        ensure!(minutes > 0.0 && minutes < 1e6, "{minutes} minutes");
         return soak::soak(minutes, wanted.seed.unwrap_or_else(|| fastrand::u64(..)));
     }
     let mut tally = Tally::default();

@@ -1,4 +1,4 @@
-//! Open vSwitch in user mode as the peer: VXLAN that is neither ours nor that of Linux's kernel.
+//! Open vSwitch in user mode as the peer: VXLAN that is neither ours nor Linux's.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! `cargo xtask cable --soak MINUTES`: two drivers and a Linux kernel on one cable, to which one thing after the other happens in an order that a seed
-//! gives. Each stream compares its bytes, and each unload says what the driver has left.
+//! `cargo xtask cable --soak MINUTES`: two drivers and a Linux kernel on one cable. A seed gives the order of acts: traffic, links that go and come, and
+//! pauses, sleeps, unloads and removals of the first driver. Each stream compares its bytes, and each unload says what the driver has left.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::session::Session;
 
 const MTU: u32 = 1500;
 
-/// What happens, to the drivers of OURS and OTHER.
+/// An act, with the drivers of OURS and OTHER.
 type Act = fn(&mut [Session; 2]) -> Result<()>;
 
 const ACTS: [(&str, Act); 10] = [
@@ -51,7 +51,7 @@ pub(super) fn soak(minutes: f64, seed: u64) -> Result<ExitCode> {
         let (name, act) = ACTS[random.usize(..ACTS.len())];
         let minutes = end.saturating_duration_since(Instant::now()).as_secs_f64() / 60.0;
         step(&format!("{name}; {minutes:.1} minutes left"), || act(&mut sessions))
-            .with_context(|| format!("--seed {seed}\n{}", sessions[0].log_tail()))?;
+            .with_context(|| format!("--seed {seed}\n{}{}", sessions[0].log_tail(), sessions[1].log_tail()))?;
         *played.entry(name).or_default() += 1;
     }
     for session in &mut sessions {
