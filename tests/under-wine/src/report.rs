@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::AddAssign;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
@@ -18,6 +19,8 @@ pub(crate) struct StandInReport {
     pub(crate) irql_violations: u64,
     /// What else they say: each violation, each kind of object, each pool tag.
     pub(crate) details: Vec<String>,
+    /// The file with what the driver has printed.
+    pub(crate) log: PathBuf,
 }
 
 impl StandInReport {
@@ -61,15 +64,17 @@ impl AddAssign for StandInReport {
         self.objects += other.objects;
         self.irql_violations += other.irql_violations;
         self.details.extend(other.details);
+        self.log = other.log;
     }
 }
 
 impl fmt::Display for StandInReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pool_bytes, pool_allocations, objects, irql_violations, details } = self;
+        let Self { pool_bytes, pool_allocations, objects, irql_violations, details, log } = self;
         write!(f, "{pool_bytes} bytes of pool in {pool_allocations} allocations, {objects} objects, ")?;
         write!(f, "{irql_violations} IRQL violations")?;
-        details.iter().try_for_each(|line| write!(f, "\n  {line}"))
+        details.iter().try_for_each(|line| write!(f, "\n  {line}"))?;
+        write!(f, "\n  {}", log.display())
     }
 }
 

@@ -164,7 +164,7 @@ impl Session {
         loop {
             let text = fs::read_to_string(self.report_file()).unwrap_or_default();
             match StandInReport::parse(&text) {
-                Ok(report) => return Ok(report),
+                Ok(report) => return Ok(StandInReport { log: self.computer.log_file(), ..report }),
                 Err(error) if start.elapsed() > REPORT_LIMIT => return Err(error).with_context(|| self.log_tail()),
                 Err(_) => std::thread::sleep(Duration::from_millis(20)),
             }
