@@ -3,7 +3,9 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -28,8 +30,49 @@ const READY_LIMIT: Duration = Duration::from_secs(120);
 const RUN_LIMIT: Duration = Duration::from_secs(600);
 const FREE_LIMIT: Duration = Duration::from_secs(120);
 
+/// Groups that are played side by side.
+const SIDE_BY_SIDE: usize = 2;
+
+/// Those that take longest come first, so that no thread is left alone with one at the end. Each session has a prefix of its own; addresses and
+/// ports of this system are common to all, so what needs one port, as the SMB Direct consumer does, is in one group.
+const GROUPS: [fn(bool, &mut Tally); 12] = [
+    without_driver,
+    two_computers,
+    |_, tally| system(tally),
+    |_, tally| front_end("nd2", tally),
+    |_, tally| kernel(tally),
+    |_, tally| test_driver(tally),
+    |full, tally| two_processes::run(Count::One, seconds(full), tally),
+    |_, tally| front_end("nd1", tally),
+    |full, tally| soak::short(full, tally),
+    |_, tally| programs(tally),
+    |_, tally| installed::run(tally),
+    |_, tally| front_end("ioctl", tally),
+];
+
 /// Runs them all; `full` is more of what takes its time.
 pub fn run(full: bool, tally: &mut Tally) {
+    let next = AtomicUsize::new(0);
+    let play = || {
+        let mut tally = Tally::default();
+        while let Some(group) = GROUPS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            group(full, &mut tally);
+        }
+        tally
+    };
+    thread::scope(|scope| {
+        for played in [(); SIDE_BY_SIDE].map(|()| scope.spawn(play)) {
+            tally.append(played.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+    });
+    // Alone, as 64 busy processes leave others too little of the processors for the patience of their cases.
+    let served = step("serving 64 processes at once", many_processes);
+    // Shows S908.
+    tally.check("the driver serves 64 processes at once", served);
+}
+
+/// The simulated kernel, and the built driver as a file.
+fn kernel(tally: &mut Tally) {
     // Shows S1307.
     tally.check("a planted import that nobody provides is caught", planted_import());
     // Shows S1314.
@@ -48,19 +91,35 @@ pub fn run(full: bool, tally: &mut Tally) {
     tally.check("another driver opens the adapter by Winsock Kernel", opened);
     // Shows S960.
     tally.check("what another driver leaves behind is caught", consumer::planted());
-    for front_end in ["ioctl", "nd1", "nd2"] {
-        match run::cases(front_end) {
-            Ok(outcome) => count_cases(front_end, &outcome, tally),
-            Err(error) => tally.check(&format!("the cases of {front_end} run on softndk.sys under Wine"), Err(error)),
-        }
+}
+
+/// Every case of a front end.
+fn front_end(name: &str, tally: &mut Tally) {
+    match run::cases(name) {
+        Ok(outcome) => count_cases(name, &outcome, tally),
+        Err(error) => tally.check(&format!("the cases of {name} run on softndk.sys under Wine"), Err(error)),
     }
-    installed::run(tally);
-    hosted::run(tally);
-    let seconds = if full { 60 } else { 3 };
-    for count in [Count::One, Count::Two, Count::Driverless, Count::Mixed] {
-        two_processes::run(count, seconds, tally);
-    }
+}
+
+/// Seconds of traffic before a process is killed.
+fn seconds(full: bool) -> u64 {
+    if full { 60 } else { 3 }
+}
+
+fn two_computers(full: bool, tally: &mut Tally) {
+    two_processes::run(Count::Two, seconds(full), tally);
     two_computers::run(tally);
+}
+
+fn without_driver(full: bool, tally: &mut Tally) {
+    hosted::run(tally);
+    for count in [Count::Driverless, Count::Mixed] {
+        two_processes::run(count, seconds(full), tally);
+    }
+}
+
+/// Programs that use the driver, or look on.
+fn programs(tally: &mut Tally) {
     // Shows N6, S1002.
     tally.check("a C++ program of NetworkDirect passes", step("running nd-cpp.exe", || nd_cpp::passes(RUN_LIMIT)));
     let result = step("measuring softnd.dll", perf::measures);
@@ -72,29 +131,40 @@ pub fn run(full: bool, tally: &mut Tally) {
     let told = step("tracing softndk.sys", events::are_told);
     // Shows S1505.
     tally.check("the events of softndk.sys are what was done to it", told);
+    // Shows N20, S909, T3.
+    tally.check("a 32-bit program is refused", refuses_32bit());
+    access::run(tally);
+}
+
+/// The driver of tests.
+fn test_driver(tally: &mut Tally) {
     let built = dist::build_test_driver();
     let is_built = built.is_ok();
     tally.check("the driver of tests builds", built);
-    if is_built {
-        let frames = frames::check("wine/softndk-test.sys");
-        tally.check("no function of softndk-test.sys takes more than a sixth of a stack of the kernel", frames);
-        match run::test_consumer_cases() {
-            Ok(outcome) => count_cases("ioctl", &outcome, tally),
-            Err(error) => tally.check("the cases of the SMB Direct consumer run on softndk-test.sys", Err(error)),
-        }
-        let caught = planted_fault("leak", |report| report.pool_bytes > 0 && report.pool_allocations > 0);
-        // Shows S1205.
-        tally.check("a planted pool leak is caught", caught);
-        let caught = planted_fault("irql", |report| report.irql_violations > 0);
-        // Shows S1205.
-        tally.check("a planted IRQL violation is caught", caught);
-        access::planted(tally);
-        soak::planted(tally);
+    if !is_built {
+        return;
     }
-    access::run(tally);
-    soak::short(full, tally);
-    // Shows N20, S909, T3.
-    tally.check("a 32-bit program is refused", refuses_32bit());
+    let frames = frames::check("wine/softndk-test.sys");
+    tally.check("no function of softndk-test.sys takes more than a sixth of a stack of the kernel", frames);
+    match run::test_consumer_cases() {
+        Ok(outcome) => count_cases("ioctl", &outcome, tally),
+        Err(error) => tally.check("the cases of the SMB Direct consumer run on softndk-test.sys", Err(error)),
+    }
+    let caught = planted_fault("leak", |report| report.pool_bytes > 0 && report.pool_allocations > 0);
+    // Shows S1205.
+    tally.check("a planted pool leak is caught", caught);
+    let caught = planted_fault("irql", |report| report.irql_violations > 0);
+    // Shows S1205.
+    tally.check("a planted IRQL violation is caught", caught);
+    access::planted(tally);
+    soak::planted(tally);
+    let gone = step("removing the adapter by surprise", removed_by_surprise);
+    // Shows S1311, T47.
+    tally.check("an adapter that is removed by surprise tells its programs, and leaves nothing", gone);
+}
+
+/// What the system does to the driver and its programs.
+fn system(tally: &mut Tally) {
     let within = step("doing without Winsock Kernel", without_wsk);
     // Shows S1306.
     tally.check("without Winsock Kernel the driver loads, and connects within itself", within);
@@ -105,18 +175,12 @@ pub fn run(full: bool, tally: &mut Tally) {
     let removed = step("turning RDMA off under programs of softnd.dll", removed_in_use);
     // Shows N19, S1005, T47.
     tally.check("programs are told ND_DEVICE_REMOVED when RDMA has been turned off", removed);
-    let gone = step("removing the adapter by surprise", removed_by_surprise);
-    // Shows S1311, T47.
-    tally.check("an adapter that is removed by surprise tells its programs, and leaves nothing", gone);
     let slept = step("letting the computer sleep", slept);
     // Shows S1312.
     tally.check("after a sleep of the computer the adapter serves again", slept);
     let killed = step("killing the harness in mid-traffic", killed_in_traffic);
     // Shows S907, T5.
     tally.check("the driver frees all that a killed process had", killed);
-    let served = step("serving 64 processes at once", many_processes);
-    // Shows S908.
-    tally.check("the driver serves 64 processes at once", served);
 }
 
 /// The stand-ins' own test, which loads its own driver: what must work works, what must be caught is caught. An error is
@@ -128,7 +192,7 @@ fn stand_ins(tally: &mut Tally) -> Result<()> {
     selftest.args([r"C:\softndk\selftest.exe", r"C:\softndk\selftest.sys"]).stdout(Stdio::piped());
     let mut child = selftest.current_dir(prefix::driver_folder(&prefix)).spawn()?;
     let mut output = child.stdout.take().context("the test has no output")?;
-    let reader = std::thread::spawn(move || std::io::read_to_string(&mut output));
+    let reader = thread::spawn(move || std::io::read_to_string(&mut output));
     let status = wait(&mut child, RUN_LIMIT);
     // Also ends what may still hold the other end of the output.
     wine::end(&prefix)?;
@@ -352,7 +416,7 @@ fn start_stuck(session: &Session, arguments: &[&str]) -> Result<(Child, Receiver
     let mut process = command.spawn()?;
     let output = BufReader::new(process.stdout.take().context("the harness has no output")?);
     let (sender, lines) = channel();
-    std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
     Ok((process, lines))
 }
 
@@ -405,7 +469,7 @@ pub(crate) fn still_alive(session: &Session, idle: &Value) -> Result<Option<Stri
         if start.elapsed() > FREE_LIMIT {
             return Ok(Some(format!("still alive after the process: {after}\nalive before it: {idle}")));
         }
-        std::thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(100));
     }
 }
 
