@@ -262,7 +262,7 @@ impl Cable {
             let Some(burst) = this.transmit.next(left) else { return };
             left = left.saturating_sub(burst.count);
             match (&socket, this.peers.get(burst.to)) {
-                // SAFETY: `socket` keeps the socket open; `close` drains the slots.
+                // SAFETY: `socket` keeps the socket open; `close` drains the slots before the cable, with its peers' addresses, goes.
                 (Some(socket), Some(to)) => unsafe { burst.send(&socket.kernel, to) },
                 _ => {
                     this.counters.lost_out.link_down.add(burst.count as u64);

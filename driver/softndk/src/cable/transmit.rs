@@ -218,7 +218,7 @@ impl Burst<'_> {
     /// Sends the datagrams.
     ///
     /// # Safety
-    /// The socket is not closed before the return. The slots do not move or go before [`Transmit::drain`] has returned.
+    /// The socket is not closed before the return. The slots and the address do not move or go before [`Transmit::drain`] has returned.
     pub(super) unsafe fn send(self, socket: &DatagramSocket, to: &SOCKADDR_INET) {
         let mut next: *const Slot = self.first;
         // SAFETY: null, or a slot that is taken.
@@ -240,7 +240,7 @@ impl Burst<'_> {
         first.count.set(self.count);
         first.transmit.set(self.transmit);
         let done = Completion::new(sent, (&raw const *first).cast_mut().cast());
-        // SAFETY: the slots keep requests, list and bytes until `sent` puts them back; the socket by contract.
+        // SAFETY: the slots keep requests, list and bytes until `sent` puts them back; socket and address by contract.
         unsafe { socket.send(first.request.get(), done, first.list.get(), to) };
     }
 

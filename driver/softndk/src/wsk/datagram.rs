@@ -110,8 +110,8 @@ impl DatagramSocket {
     /// Sends a list of datagrams. IRQL <= DISPATCH.
     ///
     /// # Safety
-    /// The contract of [`platform::Sockets::send`] holds of `request`, `done` and the bytes of each datagram. The list and its MDLs stay as they
-    /// are until the request has ended; the socket is not closed before the return.
+    /// The contract of [`platform::Sockets::send`] holds of `request`, `done` and the bytes of each datagram. The list, its MDLs and the address
+    /// stay as they are until the request has ended; the socket is not closed before the return.
     pub(crate) unsafe fn send(
         &self,
         request: *mut Request,
@@ -128,7 +128,7 @@ impl DatagramSocket {
         // SAFETY: the request was not under way before.
         let irp = unsafe { request.get().prepare(passed_on) };
         let to = (&raw const *to).cast_mut().cast();
-        // SAFETY: a bound socket; WSK reads the address during the call.
+        // SAFETY: a bound socket; list and address stay, by contract.
         let _told_by_the_irp = unsafe { send(self.kernel.as_ptr(), datagrams, 0, to, 0, null_mut(), irp) };
     }
 }
