@@ -468,10 +468,10 @@ fn allocates_nothing(session: &mut Session) -> Result<()> {
     Ok(())
 }
 
-/// How often the driver allocates meanwhile.
-fn allocations(session: &mut Session, meanwhile: impl FnOnce() -> Result<()>) -> Result<u64> {
+/// How often the driver allocates between two questions for its pool, with `traffic` between them.
+fn allocations(session: &mut Session, traffic: impl FnOnce() -> Result<()>) -> Result<u64> {
     let before = session.pool()?.allocations;
-    meanwhile()?;
+    traffic()?;
     Ok(session.pool()?.allocations - before)
 }
 
