@@ -31,12 +31,32 @@ pub struct Wanted {
     /// Only a part, K of N from 0: `3/8`
     #[arg(long, value_name = "K/N")]
     shard: Option<String>,
+    /// Only in lines that have changed since this commit
+    #[arg(long, value_name = "COMMIT")]
+    since: Option<String>,
     /// Print JSON instead of the table
     #[arg(long)]
     json: bool,
 }
 
+impl Wanted {
+    /// The options of cargo-mutants for the part of a crate that is asked for.
+    fn part(&self) -> Result<Vec<String>> {
+        let mut part: Vec<_> = self.shard.iter().map(|shard| format!("--shard={shard}")).collect();
+        if let Some(since) = &self.since {
+            let changed = output(Command::new("git").args(["diff", since, "--", "driver"]).current_dir(paths::root()))?;
+            ensure!(!changed.is_empty(), "nothing in driver/ has changed since {since}");
+            let file = paths::root().join("target/mutants/since.diff");
+            fs::create_dir_all(paths::root().join("target/mutants"))?;
+            fs::write(&file, changed)?;
+            part.push(format!("--in-diff={}", file.display()));
+        }
+        Ok(part)
+    }
+}
+
 /// What became of the mutants of a crate.
+#[derive(Default)]
 struct Row {
     package: &'static str,
     tried: usize,
@@ -62,7 +82,8 @@ pub fn mutants(wanted: &Wanted) -> Result<()> {
     let chosen: Vec<_> =
         CRATES.iter().filter(|(package, _)| wanted.package.as_deref().is_none_or(|name| name == *package)).collect();
     ensure!(!chosen.is_empty(), "{:?} is none of the crates; see --help", wanted.package);
-    let rows = chosen.into_iter().map(|(package, judges)| examine(package, judges, wanted.shard.as_deref()));
+    let part = wanted.part()?;
+    let rows = chosen.into_iter().map(|(package, judges)| examine(package, judges, &part));
     let rows = rows.collect::<Result<Vec<_>>>()?;
     if wanted.json {
         println!("{:#}", rows.iter().map(as_json).collect::<serde_json::Value>());
@@ -75,31 +96,34 @@ pub fn mutants(wanted: &Wanted) -> Result<()> {
 }
 
 /// Its own tests judge first, as they build fastest; the tests of `judges` see only what those missed.
-fn examine(package: &'static str, judges: &[&str], shard: Option<&str>) -> Result<Row> {
+fn examine(package: &'static str, judges: &[&str], part: &[String]) -> Result<Row> {
     let folder = paths::root().join("target/mutants").join(package);
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
     }
-    let all = list(package, shard, true)?;
-    let tried = list(package, shard, false)?;
-    step(&format!("{tried} mutants of {package}, by its own tests"), || run(package, &[package], shard, &folder))?;
+    let tried = list(package, part, false)?;
+    let equivalent = list(package, part, true)?.saturating_sub(tried);
+    if tried == 0 {
+        return Ok(Row { package, equivalent, ..Row::default() });
+    }
+    step(&format!("{tried} mutants of {package}, by its own tests"), || run(package, &[package], part, &folder))?;
     let mut unviable = lines(&folder, "unviable")?.len();
     let mut timed_out = lines(&folder, "timeout")?.len();
     if !lines(&folder, "missed")?.is_empty() {
         let left = lines(&folder, "missed")?.len();
         let tests = [&[package], judges].concat();
         step(&format!("{left} of them, by the tests of {}", judges.join(", ")), || {
-            run(package, &tests, shard, &folder)
+            run(package, &tests, part, &folder)
         })?;
         unviable += lines(&folder, "unviable")?.len();
         timed_out = lines(&folder, "timeout")?.len();
     }
     let missed = lines(&folder, "missed")?;
-    Ok(Row { package, tried, unviable, timed_out, equivalent: all.saturating_sub(tried), missed })
+    Ok(Row { package, tried, unviable, timed_out, equivalent, missed })
 }
 
-fn run(package: &str, tests: &[&str], shard: Option<&str>, folder: &Path) -> Result<()> {
-    let mut command = command(package, shard);
+fn run(package: &str, tests: &[&str], part: &[String], folder: &Path) -> Result<()> {
+    let mut command = command(package, part);
     command.args(["--no-shuffle", "--iterate", "--output"]).arg(folder);
     command.args(tests.iter().flat_map(|test| ["--test-package", test]));
     fs::create_dir_all(folder)?;
@@ -112,15 +136,15 @@ fn run(package: &str, tests: &[&str], shard: Option<&str>, folder: &Path) -> Res
 }
 
 /// How many there are, with those that are equivalent or without.
-fn list(package: &str, shard: Option<&str>, with_equivalent: bool) -> Result<usize> {
-    let mut command = command(package, shard);
+fn list(package: &str, part: &[String], with_equivalent: bool) -> Result<usize> {
+    let mut command = command(package, part);
     command.arg("--list").args(with_equivalent.then_some("--no-config"));
     Ok(output(&mut command)?.lines().count())
 }
 
-fn command(package: &str, shard: Option<&str>) -> Command {
+fn command(package: &str, part: &[String]) -> Command {
     let mut command = cargo(&paths::root());
-    command.args(["mutants", "--package", package]).args(shard.map(|shard| format!("--shard={shard}")));
+    command.args(["mutants", "--package", package]).args(part);
     command
 }
 
