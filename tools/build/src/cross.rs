@@ -40,6 +40,9 @@ pub fn over(root: &Path, headers: &str, subcommand: &str) -> Result<Command> {
     let headers = format!("{headers} -nostdlibinc");
     command
         .env("WDKContentRoot", root)
+        // Files with a hash of the features in their names. Without it the driver and the driver of tests have one name, and each build
+        // links what the other replaced.
+        .env("__CARGO_DEFAULT_LIB_METADATA", "softndk")
         .env("LIBCLANG_PATH", format!("{LLVM}/lib"))
         .env("BINDGEN_EXTRA_CLANG_ARGS_x86_64_pc_windows_msvc", format!("{headers} -resource-dir={LLVM}/lib/clang/19"))
         .env("CC_x86_64_pc_windows_msvc", format!("{LLVM}/bin/clang"))
