@@ -27,7 +27,8 @@
 //! writes completions. The program's side sets the fields before `Tail` before it passes the ring; the driver reads
 //! these fields once, when it gets the ring.
 //!
-//! In a ring of requests the driver does not advance `Head` when it reads a request, but when the request is reported;
+//! In a ring of requests the driver does not advance `Head` when it reads a request, but when a request is reported,
+//! which may have come by control code;
 //! for a request that is silent on success, when the queue pair has accepted the request. So the depth of a queue
 //! limits `Tail` - `Head`.
 //!

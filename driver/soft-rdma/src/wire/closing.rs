@@ -2,7 +2,7 @@
 //!
 //! | why | function |
 //! |---|---|
-//! | the connection has ended | `end`, then `finish_close`: the written data, maybe a Terminate, then FIN |
+//! | the connection has ended, or this side cannot meet the Reply's terms | `end`, then `finish_close`: the written data, maybe a Terminate, then FIN |
 //! | the peer was refused | `end_in`, then `finish_close`: the Reply, then FIN |
 //! | the connection was not established, its time is over, or it has no slot | `close`: resets |
 
