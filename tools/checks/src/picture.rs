@@ -52,7 +52,7 @@ const PIECES: [Piece; 14] = [
     ours((20, 310, 840, 56), "NDKPI dispatch tables", &["ndk-provider", "ndk-abi"], ""),
     ours((20, 386, 460, 74), "RDMA device", &["soft-rdma"], "queue pairs, memory, connections"),
     ours((500, 386, 170, 74), "iWARP frames", &["iwarp"], "MPA, DDP, RDMAP"),
-    ours((690, 386, 170, 74), "Ethernet tunnel", &["vxlan"], "not in softndk.sys yet"),
+    ours((690, 386, 170, 74), "the cable", &["vxlan", "task-offload"], "Ethernet in UDP"),
     ours((20, 480, 840, 74), "what the device needs of a kernel", &["platform"], "memory, locks, DPCs, timers, TCP"),
     ours((20, 574, 540, 74), "softndk.sys", &["softndk"], "NDIS, KMDF, Winsock Kernel"),
     ours((580, 574, 280, 74), "or a process", &["hosted"], "without a driver, on Windows and Linux"),

@@ -1,0 +1,20 @@
+//! The task offloads of a miniport ("TCP/IP Task Offload" of the WDK), in software: the checksums of frames that are sent, and the segments of a large
+//! send. No code here allocates or waits.
+//!
+//! | module | |
+//! |---|---|
+//! | [`checksum`] | writes the checksums of an IPv4 header and of a TCP segment |
+//! | [`large_send`] | divides a large TCP segment into segments (LSOv2) |
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+pub mod checksum;
+mod frame;
+pub mod large_send;

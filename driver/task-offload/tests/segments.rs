@@ -1,0 +1,222 @@
+//! What a transport leaves to the miniport, and what has to be on the wire. Fuchsia's `internet-checksum` judges checksums, etherparse headers.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use etherparse::{
+    IpHeaders, IpNumber, Ipv4Header, Ipv6Extensions, Ipv6FlowLabel, Ipv6Header, NetSlice, PacketBuilder, SlicedPacket,
+    TcpHeader, TransportSlice,
+};
+use internet_checksum::Checksum;
+use proptest::prelude::*;
+use task_offload::{
+    checksum::Checksums,
+    large_send::{LargeSend, MAX_HEADERS},
+};
+
+const ETHERNET: usize = 14;
+const TCP: u8 = 6;
+
+/// A TCP segment of a transport.
+#[derive(Clone, Debug)]
+struct Segment {
+    is_ipv6: bool,
+    ip_options: Vec<u8>,
+    tcp_options: Vec<u8>,
+    identification: u16,
+    sequence: u32,
+    fin: bool,
+    psh: bool,
+    cwr: bool,
+    payload: Vec<u8>,
+}
+
+impl Segment {
+    /// The frame, with no checksum of IP, and the sum of the pseudo-header with this length, and where the TCP header begins.
+    fn frame(&self, with_length: bool) -> (Vec<u8>, usize) {
+        let ip = if self.is_ipv6 {
+            let header = Ipv6Header {
+                traffic_class: 0,
+                flow_label: Ipv6FlowLabel::ZERO,
+                payload_length: 0,
+                next_header: IpNumber::TCP,
+                hop_limit: 64,
+                source: [0xFD; 16],
+                destination: [0xFE, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8],
+            };
+            IpHeaders::Ipv6(header, Ipv6Extensions::default())
+        } else {
+            let mut header = Ipv4Header::new(0, 64, IpNumber::TCP, [192, 0, 2, 1], [203, 0, 113, 77]).unwrap();
+            header.identification = self.identification;
+            header.options = self.ip_options.as_slice().try_into().unwrap();
+            IpHeaders::Ipv4(header, Default::default())
+        };
+        let mut tcp = TcpHeader::new(445, 50_000, self.sequence, 8192);
+        tcp.set_options_raw(&self.tcp_options).unwrap();
+        (tcp.ack, tcp.fin, tcp.psh, tcp.cwr) = (true, self.fin, self.psh, self.cwr);
+        let mut frame = Vec::new();
+        PacketBuilder::ethernet2([2; 6], [4; 6]).ip(ip).tcp_header(tcp).write(&mut frame, &self.payload).unwrap();
+        let header = if self.is_ipv6 { 40 } else { 20 + self.ip_options.len() };
+        let at = ETHERNET + header;
+        if !self.is_ipv6 {
+            frame[24..26].fill(0);
+        }
+        let length = with_length.then_some(frame.len() - at);
+        let sum = pseudo_header(&frame, length.unwrap_or(0)).checksum().map(|byte| !byte);
+        frame[at + 16..at + 18].copy_from_slice(&sum);
+        (frame, at)
+    }
+}
+
+/// The sum over the addresses, the protocol and this length.
+fn pseudo_header(frame: &[u8], length: usize) -> Checksum {
+    let addresses = if frame[12] == 8 { 26..34 } else { 22..54 };
+    let mut sum = Checksum::new();
+    sum.add_bytes(&frame[addresses]);
+    sum.add_bytes(&[0, TCP]);
+    sum.add_bytes(&(length as u32).to_be_bytes());
+    sum
+}
+
+/// Whether both checksums of a frame are right.
+fn has_right_checksums(frame: &[u8], tcp: usize, end: usize) -> bool {
+    let mut segment = pseudo_header(frame, end - tcp);
+    segment.add_bytes(&frame[tcp..end]);
+    let mut header = Checksum::new();
+    header.add_bytes(&frame[ETHERNET..tcp]);
+    segment.checksum() == [0; 2] && (frame[12] != 8 || header.checksum() == [0; 2])
+}
+
+fn options() -> impl Strategy<Value = Vec<u8>> {
+    (0..=10_usize, any::<u8>()).prop_map(|(words, byte)| vec![byte; 4 * words])
+}
+
+prop_compose! {
+    fn segment()(
+        is_ipv6: bool,
+        ip_options in options(),
+        tcp_options in options(),
+        identification: u16,
+        sequence: u32,
+        [fin, psh, cwr] in any::<[bool; 3]>(),
+        payload in prop::collection::vec(any::<u8>(), 1..6_000),
+    ) -> Segment {
+        let ip_options = if is_ipv6 { Vec::new() } else { ip_options };
+        Segment { is_ipv6, ip_options, tcp_options, identification, sequence, fin, psh, cwr, payload }
+    }
+}
+
+/// All segments of a frame.
+fn divided(frame: &[u8], tcp: usize, mss: usize, is_ipv6: bool) -> Option<Vec<Vec<u8>>> {
+    let start = &frame[..frame.len().min(MAX_HEADERS)];
+    let send = LargeSend::new(start, frame.len(), tcp, mss, is_ipv6)?;
+    let mut payload = &frame[send.headers()..];
+    let segments = (0..send.segments()).map(|place| {
+        let (now, rest) = payload.split_at(send.payload(place));
+        payload = rest;
+        let mut segment = [&vec![0xEE; send.headers()], now].concat();
+        send.write_headers(place, &mut segment).unwrap();
+        segment
+    });
+    let segments = segments.collect();
+    assert!(payload.is_empty());
+    Some(segments)
+}
+
+proptest! {
+    #[test]
+    fn segments_are_those_of_one_stream(from in segment(), mss in 1..3000_usize) {
+        let mss = mss.max(from.payload.len() / 60 + 1);
+        let (frame, tcp) = from.frame(false);
+        let segments = divided(&frame, tcp, mss, from.is_ipv6).unwrap();
+        let (mut payload, last) = (Vec::new(), segments.len() - 1);
+        for (place, segment) in segments.iter().enumerate() {
+            prop_assert!(has_right_checksums(segment, tcp, segment.len()), "{place}");
+            let packet = SlicedPacket::from_ethernet(segment).unwrap();
+            let Some(TransportSlice::Tcp(header)) = packet.transport else { panic!("no TCP") };
+            match packet.net {
+                Some(NetSlice::Ipv4(ip)) => {
+                    prop_assert_eq!(usize::from(ip.header().total_len()), segment.len() - ETHERNET);
+                    let identification = from.identification.wrapping_add(place as u16) & 0x7FFF;
+                    prop_assert_eq!(ip.header().identification(), identification);
+                    prop_assert_eq!(ip.header().options(), &from.ip_options[..]);
+                }
+                Some(NetSlice::Ipv6(ip)) => {
+                    prop_assert_eq!(usize::from(ip.header().payload_length()), segment.len() - ETHERNET - 40);
+                }
+                _ => panic!("no IP"),
+            }
+            prop_assert_eq!(header.sequence_number(), from.sequence.wrapping_add((place * mss) as u32));
+            prop_assert_eq!(header.options(), &from.tcp_options[..]);
+            prop_assert!(header.ack());
+            prop_assert_eq!(header.fin(), from.fin && place == last);
+            prop_assert_eq!(header.psh(), from.psh && place == last);
+            prop_assert_eq!(header.cwr(), from.cwr && place == 0);
+            prop_assert!(place == last || header.payload().len() == mss);
+            payload.extend_from_slice(header.payload());
+        }
+        prop_assert_eq!(payload, from.payload);
+    }
+
+    #[test]
+    fn checksums_are_those_of_the_frame_without_its_padding(from in segment(), padding in 0..46_usize) {
+        let (mut frame, tcp) = from.frame(true);
+        let end = frame.len();
+        frame.resize(end + padding, 0x55);
+        prop_assert!(!has_right_checksums(&frame, tcp, end), "the transport leaves them to the miniport");
+        let start = &frame[..frame.len().min(MAX_HEADERS)];
+        prop_assert_eq!(Checksums::new(start, frame.len(), true, None).is_some(), !from.is_ipv6);
+        let checksums = Checksums::new(start, frame.len(), !from.is_ipv6, Some(tcp)).unwrap();
+        let behind_ip = Checksums::new(start, frame.len(), !from.is_ipv6, Some(0)).unwrap();
+        prop_assert_eq!(&behind_ip, &checksums);
+        prop_assert!(Checksums::new(start, end - 1, !from.is_ipv6, Some(tcp)).is_none(), "it ends before its segment");
+        checksums.write(&mut frame).unwrap();
+        prop_assert!(has_right_checksums(&frame, tcp, end));
+        // Negative control: another byte is noticed.
+        frame[end - 1] ^= 1;
+        prop_assert!(!has_right_checksums(&frame, tcp, end));
+    }
+
+    #[test]
+    fn no_bytes_are_too_strange(mut bytes in prop::collection::vec(any::<u8>(), 0..200), tcp in 0..1100_usize, mss: u16, is_ipv6: bool) {
+        for ether_type in [[0x08, 0x00], [0x86, 0xDD]] {
+            if let Some(place) = bytes.get_mut(12..14) {
+                place.copy_from_slice(&ether_type);
+            }
+            for (ipv4_header, tcp) in [(true, None), (false, Some(tcp)), (true, Some(ETHERNET + 20)), (false, Some(54))] {
+                if let Some(checksums) = Checksums::new(&bytes, bytes.len(), ipv4_header, tcp) {
+                    checksums.write(&mut bytes.clone()).unwrap();
+                }
+            }
+            for tcp in [tcp, ETHERNET + 20, ETHERNET + 40] {
+                let _ = divided(&bytes, tcp, mss.into(), is_ipv6);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_may_not_be_divided_is_refused() {
+    let from = Segment {
+        is_ipv6: false,
+        ip_options: vec![1; 4],
+        tcp_options: vec![1; 12],
+        identification: 0x7FFF,
+        sequence: u32::MAX,
+        fin: true,
+        psh: true,
+        cwr: true,
+        payload: vec![7; 3000],
+    };
+    let (frame, tcp) = from.frame(false);
+    assert_eq!(divided(&frame, tcp, 1000, false).unwrap().len(), 3);
+    let headers = tcp + 32;
+    assert!(divided(&frame[..headers], tcp, 1000, false).is_none(), "no payload");
+    assert!(divided(&frame[..headers - 1], tcp, 1000, false).is_none(), "half a header");
+    assert!(divided(&frame, tcp, 0, false).is_none(), "segments of nothing");
+    assert!(divided(&frame, tcp, 1000, true).is_none(), "said to be IPv6");
+    assert!(divided(&frame, tcp + 4, 1000, false).is_none(), "not behind the IP header");
+    for flag in [0x02, 0x04, 0x20] {
+        let mut frame = frame.clone();
+        frame[tcp + 13] |= flag;
+        assert!(divided(&frame, tcp, 1000, false).is_none(), "flag {flag:#x}");
+    }
+}
