@@ -11,8 +11,16 @@ use ndk_provider::Provider;
 use platform::{Arc, Passive, SpinLock};
 
 use crate::{
-    attributes::NdkAttributes, cable::Cable, control, events, framework_device::FrameworkDevice, ndis::Handle,
-    platform::Windows, rdma_state::RdmaState, tcpip::Watch, traffic::Traffic,
+    attributes::{NdkAttributes, OffloadAttributes},
+    cable::Cable,
+    control, events,
+    framework_device::FrameworkDevice,
+    ndis::Handle,
+    offload::Offloads,
+    platform::Windows,
+    rdma_state::RdmaState,
+    tcpip::Watch,
+    traffic::Traffic,
 };
 
 /// An adapter: the context of all miniport handlers.
@@ -25,6 +33,7 @@ pub(crate) struct Adapter {
     mtu: AtomicU32,
     /// Set in the initialisation if the parameters name peers, taken by the halt.
     cable: SpinLock<Option<Arc<Cable, Windows>>, Windows>,
+    pub(crate) offloads: Offloads,
     /// OID_GEN_CURRENT_LOOKAHEAD.
     pub(crate) lookahead: AtomicU32,
     rdma: RdmaState,
@@ -37,6 +46,7 @@ pub(crate) struct Adapter {
 /// The parts of an adapter that the initialisation makes (`watch`: the initialisation or a restart), and the halt deletes.
 pub(crate) struct Parts {
     pub(crate) _ndk: NdkAttributes,
+    pub(crate) _offloads: Option<OffloadAttributes>,
     pub(crate) control: control::Registration,
     pub(crate) device: FrameworkDevice,
     /// The parameters name no addresses, so the adapter has the addresses of TCP/IP.
@@ -63,6 +73,7 @@ impl Adapter {
             traffic: Arc::try_new(Traffic::new(miniport)).map_err(|_| NDIS_STATUS_RESOURCES)?,
             mtu: AtomicU32::new(0),
             cable: SpinLock::<_, Windows>::new(None),
+            offloads: Offloads::new(),
             lookahead: AtomicU32::new(0),
             rdma: RdmaState::new(miniport)?,
             provider: Provider::new(&[])?,

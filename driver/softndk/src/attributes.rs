@@ -1,4 +1,4 @@
-//! The attributes that the adapter announces to NDIS, in the three sets of an NDK miniport.
+//! The attributes that the adapter announces to NDIS, in the three sets of an NDK miniport, and one for task offloads.
 #![expect(unsafe_code, reason = "calls into NDIS")]
 
 use core::ffi::c_void;
@@ -11,15 +11,18 @@ use ndk_abi::{
         NDIS_MAC_OPTION_NO_LOOPBACK, NDIS_MAC_OPTION_TRANSFERS_NOT_PEND, NDIS_MEDIA_CONNECT_STATE,
         NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
         NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
+        NDIS_MINIPORT_ADAPTER_OFFLOAD_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_OFFLOAD_ATTRIBUTES_REVISION_1,
         NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_1,
         NDIS_MINIPORT_ATTRIBUTES_NDIS_WDM, NDIS_MINIPORT_ATTRIBUTES_NO_OID_INTERCEPT_ON_NONDEFAULT_PORTS,
         NDIS_MINIPORT_ATTRIBUTES_SURPRISE_REMOVE_OK, NDIS_NDK_CAPABILITIES, NDIS_NDK_CAPABILITIES_REVISION_1,
         NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES,
-        NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_NDK_ATTRIBUTES, NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES,
-        NDIS_OBJECT_TYPE_STATUS_INDICATION, NDIS_PACKET_TYPE_ALL_MULTICAST, NDIS_PACKET_TYPE_BROADCAST,
-        NDIS_PACKET_TYPE_DIRECTED, NDIS_PACKET_TYPE_MULTICAST, NDIS_PACKET_TYPE_PROMISCUOUS,
-        NDIS_SIZEOF_LINK_STATE_REVISION_1, NDIS_SIZEOF_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
+        NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_NDK_ATTRIBUTES, NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_OFFLOAD_ATTRIBUTES,
+        NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES, NDIS_OBJECT_TYPE_STATUS_INDICATION, NDIS_OFFLOAD,
+        NDIS_PACKET_TYPE_ALL_MULTICAST, NDIS_PACKET_TYPE_BROADCAST, NDIS_PACKET_TYPE_DIRECTED,
+        NDIS_PACKET_TYPE_MULTICAST, NDIS_PACKET_TYPE_PROMISCUOUS, NDIS_SIZEOF_LINK_STATE_REVISION_1,
+        NDIS_SIZEOF_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES_REVISION_2,
         NDIS_SIZEOF_MINIPORT_ADAPTER_NDK_ATTRIBUTES_REVISION_1,
+        NDIS_SIZEOF_MINIPORT_ADAPTER_OFFLOAD_ATTRIBUTES_REVISION_1,
         NDIS_SIZEOF_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES_REVISION_1, NDIS_SIZEOF_NDK_CAPABILITIES_REVISION_1,
         NDIS_SIZEOF_STATUS_INDICATION_REVISION_1, NDIS_STATISTICS_FLAGS_VALID_BROADCAST_BYTES_RCV,
         NDIS_STATISTICS_FLAGS_VALID_BROADCAST_BYTES_XMIT, NDIS_STATISTICS_FLAGS_VALID_BROADCAST_FRAMES_RCV,
@@ -35,14 +38,17 @@ use ndk_abi::{
         NdisMedium802_3, NdisPhysicalMedium802_3,
     },
     ndkpi::NDK_ADAPTER_INFO,
-    status::{NDIS_STATUS, NDIS_STATUS_LINK_STATE, NDIS_STATUS_RESOURCES, STATUS_SUCCESS},
+    status::{
+        NDIS_STATUS, NDIS_STATUS_LINK_STATE, NDIS_STATUS_RESOURCES, NDIS_STATUS_TASK_OFFLOAD_CURRENT_CONFIG,
+        STATUS_SUCCESS,
+    },
 };
 use ndk_provider::{MAX_VERSION_2, Provider};
 use platform::{Arc, Passive};
 use vxlan::ethernet::MacAddress;
 use zerocopy::FromZeros;
 
-use crate::{ndis, platform::Windows};
+use crate::{ndis, offload, platform::Windows};
 
 /// Bytes of an Ethernet header.
 pub(crate) const ETHERNET_HEADER: u32 = 14;
@@ -188,6 +194,12 @@ pub(crate) fn indicate_link(miniport: NDIS_HANDLE, connected: bool) {
         RcvLinkSpeed: speed,
         ..NDIS_LINK_STATE::new_zeroed()
     };
+    let size = size_of_val(&state) as u32;
+    indicate(miniport, NDIS_STATUS_LINK_STATE, (&raw mut state).cast(), size);
+}
+
+/// Indicates a status to NDIS, with `size` bytes at `buffer`, which outlive the call. IRQL <= DISPATCH.
+fn indicate(miniport: NDIS_HANDLE, status: NDIS_STATUS, buffer: *mut c_void, size: u32) {
     let mut indication = NDIS_STATUS_INDICATION {
         Header: NDIS_OBJECT_HEADER::new(
             NDIS_OBJECT_TYPE_STATUS_INDICATION,
@@ -195,13 +207,48 @@ pub(crate) fn indicate_link(miniport: NDIS_HANDLE, connected: bool) {
             NDIS_SIZEOF_STATUS_INDICATION_REVISION_1,
         ),
         SourceHandle: miniport,
-        StatusCode: NDIS_STATUS_LINK_STATE,
-        StatusBuffer: (&raw mut state).cast(),
-        StatusBufferSize: size_of_val(&state) as u32,
+        StatusCode: status,
+        StatusBuffer: buffer,
+        StatusBufferSize: size,
         ..NDIS_STATUS_INDICATION::ZERO
     };
     // SAFETY: the adapter's handle, before the halt; an indication that outlives the call.
     unsafe { ndis::NdisMIndicateStatusEx(miniport, &raw mut indication) };
+}
+
+/// The structures that the offload attributes point to, as [`NdkAttributes`].
+pub(crate) struct OffloadAttributes {
+    _current: Arc<NDIS_OFFLOAD, Windows>,
+    _capabilities: Arc<NDIS_OFFLOAD, Windows>,
+}
+
+/// Sets the offload attributes: the task offloads that are on, and all that can be.
+pub(crate) fn set_offloads(
+    miniport: NDIS_HANDLE,
+    current: offload::Set,
+    passive: &Passive<'_>,
+) -> Result<OffloadAttributes, NDIS_STATUS> {
+    let current = Arc::try_new(current.describe()).map_err(|_| NDIS_STATUS_RESOURCES)?;
+    let capabilities = Arc::try_new(offload::capabilities()).map_err(|_| NDIS_STATUS_RESOURCES)?;
+    let mut attributes = NDIS_MINIPORT_ADAPTER_OFFLOAD_ATTRIBUTES {
+        Header: NDIS_OBJECT_HEADER::new(
+            NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_OFFLOAD_ATTRIBUTES,
+            NDIS_MINIPORT_ADAPTER_OFFLOAD_ATTRIBUTES_REVISION_1,
+            NDIS_SIZEOF_MINIPORT_ADAPTER_OFFLOAD_ATTRIBUTES_REVISION_1,
+        ),
+        DefaultOffloadConfiguration: Arc::as_ptr(&current).cast_mut(),
+        HardwareOffloadCapabilities: Arc::as_ptr(&capabilities).cast_mut(),
+        ..NDIS_MINIPORT_ADAPTER_OFFLOAD_ATTRIBUTES::ZERO
+    };
+    set(miniport, (&raw mut attributes).cast(), passive)?;
+    Ok(OffloadAttributes { _current: current, _capabilities: capabilities })
+}
+
+/// Tells NDIS which task offloads are on. PASSIVE_LEVEL.
+pub(crate) fn indicate_offloads(miniport: NDIS_HANDLE, current: offload::Set) {
+    let mut current = current.describe();
+    let size = u32::from(current.Header.Size);
+    indicate(miniport, NDIS_STATUS_TASK_OFFLOAD_CURRENT_CONFIG, (&raw mut current).cast(), size);
 }
 
 /// The structures that the NDK attributes point to. They live as long as the adapter, as no page says that NDIS copies them.

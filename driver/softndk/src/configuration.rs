@@ -23,6 +23,7 @@ use vxlan::{ethernet::MacAddress, header::Vni, peers::Peers};
 use crate::{
     attributes::ETHERNET_HEADER,
     cable, keywords, ndis,
+    offload::Set,
     platform::Windows,
     security,
     unicode::{unicode_string, wide},
@@ -64,6 +65,8 @@ pub(crate) struct Configuration {
     pub(crate) network_address: Option<MacAddress>,
     /// The most bytes of a frame's payload, without a cable: [`keywords::JUMBO_PACKET`] less the Ethernet header.
     pub(crate) mtu: u32,
+    /// The task offloads that are on at the start, if the adapter has a cable.
+    pub(crate) offloads: Set,
     /// `None`: [`keywords::CABLE_PEERS`] is empty.
     pub(crate) cable: Option<cable::Parameters>,
     /// The security descriptor of the control device, with [`keywords::GROUPS`] in it.
@@ -84,9 +87,20 @@ pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Confi
         crc: flag!(key, keywords::CRC),
         send_timeout: number!(key, keywords::SEND_TIMEOUT),
         addresses: parse_addresses(key.string(wide!(keywords::ADDRESSES)))?,
+        offloads: offloads(&key),
         cable: parse_cable(&key, mtu, network_address)?,
         security: security::descriptor(elements(key.string(wide!(keywords::GROUPS))))?,
     })
+}
+
+fn offloads(key: &Key) -> Set {
+    const TRANSMIT: u32 = 1;
+    Set::NONE
+        .with(Set::IPV4_CHECKSUM, number!(key, keywords::IP_CHECKSUM_IPV4) & TRANSMIT != 0)
+        .with(Set::TCP_CHECKSUM_IPV4, number!(key, keywords::TCP_CHECKSUM_IPV4) & TRANSMIT != 0)
+        .with(Set::TCP_CHECKSUM_IPV6, number!(key, keywords::TCP_CHECKSUM_IPV6) & TRANSMIT != 0)
+        .with(Set::LARGE_SEND_IPV4, flag!(key, keywords::LSO_V2_IPV4))
+        .with(Set::LARGE_SEND_IPV6, flag!(key, keywords::LSO_V2_IPV6))
 }
 
 /// Reads only `*NetworkDirect`, whose present value OID_NDK_SET_STATE checks.

@@ -7,30 +7,40 @@
 //! pause, and when NDIS has returned the lists that it indicated.
 #![expect(unsafe_code, reason = "handlers that NDIS calls, on structures that NDIS owns")]
 
-use core::ffi::c_void;
+use core::{ffi::c_void, ptr, slice};
 
 use ndk_abi::{
     ndis::{
         NDIS_HANDLE, NDIS_MINIPORT_PAUSE_PARAMETERS, NDIS_MINIPORT_RESTART_PARAMETERS, NDIS_PORT_NUMBER,
-        NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL, NDIS_SEND_FLAGS_DISPATCH_LEVEL, NET_BUFFER, NET_BUFFER_LIST,
+        NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL, NDIS_SEND_FLAGS_DISPATCH_LEVEL,
+        NDIS_TCP_IP_CHECKSUM_NET_BUFFER_LIST_INFO, NDIS_TCP_LARGE_SEND_OFFLOAD_NET_BUFFER_LIST_INFO, NET_BUFFER,
+        NET_BUFFER_LIST, TcpIpChecksumNetBufferListInfo, TcpLargeSendNetBufferListInfo,
     },
     status::{
-        NDIS_STATUS, NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_PAUSED, NDIS_STATUS_RESOURCES, STATUS_PENDING,
-        STATUS_SUCCESS,
+        NDIS_STATUS, NDIS_STATUS_INVALID_DATA, NDIS_STATUS_INVALID_LENGTH, NDIS_STATUS_NOT_SUPPORTED,
+        NDIS_STATUS_PAUSED, NDIS_STATUS_RESOURCES, STATUS_PENDING, STATUS_SUCCESS,
     },
 };
 use platform::{Arc, Passive};
+use task_offload::{
+    checksum::Checksums,
+    large_send::{LargeSend, MAX_HEADERS},
+};
 use vxlan::ethernet::HEADER;
 
 use crate::{
     adapter::Adapter,
     attributes::ETHERNET_HEADER,
-    cable::Cable,
+    cable::{Cable, Task},
     irql::at_dispatch,
     ndis,
+    offload::{MAX_OFFLOAD_SIZE, Set},
     platform::Windows,
     traffic::{Frames, Kind},
 };
+
+/// Bytes of a large send's frame, at most.
+const LONGEST_LARGE_SEND: u32 = MAX_OFFLOAD_SIZE + MAX_HEADERS as u32;
 
 /// `MiniportSendNetBufferLists`. <= DISPATCH_LEVEL.
 pub(crate) unsafe extern "system" fn send(
@@ -49,7 +59,7 @@ pub(crate) unsafe extern "system" fn send(
     while let Some(list) = unsafe { next.as_mut() } {
         list.Status = if running {
             // SAFETY: a list of the chain.
-            unsafe { send_list(list, cable.as_ref(), adapter.mtu(), &mut sent) }
+            unsafe { send_list(list, cable.as_ref(), adapter.mtu(), adapter.offloads.current(), &mut sent) }
         } else {
             NDIS_STATUS_PAUSED
         };
@@ -67,21 +77,76 @@ pub(crate) unsafe extern "system" fn send(
     at_dispatch(move || drop(cable));
 }
 
-/// Sends and counts the frames of a list. Returns the status of the first frame that failed.
+/// What the transport leaves to the miniport for the frames of a list.
+#[derive(Clone, Copy)]
+struct Asked {
+    checksums: NDIS_TCP_IP_CHECKSUM_NET_BUFFER_LIST_INFO,
+    large_send: NDIS_TCP_LARGE_SEND_OFFLOAD_NET_BUFFER_LIST_INFO,
+}
+
+impl Asked {
+    fn of(list: &NET_BUFFER_LIST) -> Self {
+        let info = |place: usize| list.NetBufferListInfo.get(place).map_or(0, |info| info.addr() as u32);
+        Self {
+            checksums: NDIS_TCP_IP_CHECKSUM_NET_BUFFER_LIST_INFO(info(TcpIpChecksumNetBufferListInfo)),
+            large_send: NDIS_TCP_LARGE_SEND_OFFLOAD_NET_BUFFER_LIST_INFO(info(TcpLargeSendNetBufferListInfo)),
+        }
+    }
+
+    fn is_large_send(self) -> bool {
+        self.large_send.0 != 0
+    }
+
+    fn is_nothing(self) -> bool {
+        use NDIS_TCP_IP_CHECKSUM_NET_BUFFER_LIST_INFO as Info;
+        !self.is_large_send() && !self.checksums.asks(Info::IP_HEADER_CHECKSUM | Info::TCP_CHECKSUM)
+    }
+
+    /// The task of a frame of `length` bytes that begins with `start`. `None`: the frame is not as the transport says.
+    fn task<'a>(self, start: &'a [u8], length: u32, mtu: u32) -> Option<Task<'a>> {
+        use NDIS_TCP_IP_CHECKSUM_NET_BUFFER_LIST_INFO as Info;
+        let length = length as usize;
+        if !self.is_large_send() {
+            let tcp = self.checksums.asks(Info::TCP_CHECKSUM).then(|| self.checksums.tcp_header_offset());
+            let ipv4_header = self.checksums.asks(Info::IP_HEADER_CHECKSUM);
+            return Checksums::new(start, length, ipv4_header, tcp).map(Task::Checksums);
+        }
+        let info = self.large_send;
+        let large = LargeSend::new(start, length, info.tcp_header_offset(), info.mss(), info.is_ipv6())?;
+        let longest = large.headers().saturating_add(large.payload(0));
+        (longest <= mtu.saturating_add(ETHERNET_HEADER) as usize).then_some(Task::LargeSend(large))
+    }
+}
+
+/// Sends and counts the frames of a list. Returns the status of the first frame that failed. A large send while these are off is dropped
+/// ("Offloading the Segmentation of Large TCP Packets").
 ///
 /// # Safety
 /// `list` and its frames are valid, and this driver owns them until it completes the list.
 unsafe fn send_list(
-    list: &NET_BUFFER_LIST,
+    list: &mut NET_BUFFER_LIST,
     cable: Option<&Arc<Cable, Windows>>,
     mtu: u32,
+    offloads: Set,
     sent: &mut Frames,
 ) -> NDIS_STATUS {
     let mut status = STATUS_SUCCESS;
+    let asked = Asked::of(list);
+    if asked.is_large_send() {
+        if let Some(info) = list.NetBufferListInfo.get_mut(TcpLargeSendNetBufferListInfo) {
+            let complete = NDIS_TCP_LARGE_SEND_OFFLOAD_NET_BUFFER_LIST_INFO::COMPLETE;
+            *info = ptr::without_provenance_mut(complete.0 as usize);
+        }
+        let wanted = if asked.large_send.is_ipv6() { Set::LARGE_SEND_IPV6 } else { Set::LARGE_SEND_IPV4 };
+        if !asked.large_send.is_version_2() || !offloads.has(wanted) {
+            sent.discards = sent.discards.wrapping_add(1);
+            return NDIS_STATUS_NOT_SUPPORTED;
+        }
+    }
     let mut frame = list.FirstNetBuffer;
     while !frame.is_null() {
         // SAFETY: a frame of the list, by contract.
-        let of_frame = unsafe { send_frame(frame, cable, mtu, sent) };
+        let of_frame = unsafe { send_frame(frame, cable, mtu, asked, sent) };
         if status == STATUS_SUCCESS {
             status = of_frame;
         }
@@ -99,32 +164,49 @@ unsafe fn send_frame(
     frame: *mut NET_BUFFER,
     cable: Option<&Arc<Cable, Windows>>,
     mtu: u32,
+    asked: Asked,
     sent: &mut Frames,
 ) -> NDIS_STATUS {
     // SAFETY: valid, by contract.
     let length = unsafe { (*frame).DataLength };
-    if !(ETHERNET_HEADER..=mtu.saturating_add(ETHERNET_HEADER)).contains(&length) {
+    let longest = if asked.is_large_send() { LONGEST_LARGE_SEND } else { mtu.saturating_add(ETHERNET_HEADER) };
+    if !(ETHERNET_HEADER..=longest).contains(&length) {
         sent.errors = sent.errors.wrapping_add(1);
         return NDIS_STATUS_INVALID_LENGTH;
     }
-    let mut storage = [0_u8; HEADER];
+    let needed = if asked.is_nothing() { ETHERNET_HEADER } else { length.min(MAX_HEADERS as u32) };
+    let mut storage = [0_u8; MAX_HEADERS];
     // SAFETY: a valid frame; `storage` has room for the bytes, in case they are not contiguous.
-    let header = unsafe { ndis::NdisGetDataBuffer(frame, ETHERNET_HEADER, storage.as_mut_ptr().cast(), 1, 0) };
-    if header.is_null() {
+    let start = unsafe { ndis::NdisGetDataBuffer(frame, needed, storage.as_mut_ptr().cast(), 1, 0) };
+    if start.is_null() {
         sent.discards = sent.discards.wrapping_add(1);
         return NDIS_STATUS_RESOURCES;
     }
-    // SAFETY: the bytes, in the frame or in `storage`.
-    let header = unsafe { header.cast::<[u8; HEADER]>().read() };
+    // SAFETY: as many bytes, in the frame or in `storage`.
+    let start = unsafe { slice::from_raw_parts(start.cast_const().cast::<u8>(), needed as usize) };
+    let Some((header, _)) = start.split_first_chunk::<HEADER>() else { return NDIS_STATUS_INVALID_LENGTH };
+    let task = if asked.is_nothing() { Some(Task::Nothing) } else { asked.task(start, length, mtu) };
+    let Some(task) = task else {
+        sent.errors = sent.errors.wrapping_add(1);
+        return NDIS_STATUS_INVALID_DATA;
+    };
+    let (frames, octets) = match &task {
+        // Each segment has the headers.
+        Task::LargeSend(large) => {
+            let more = (large.segments() as u64).saturating_sub(1).wrapping_mul(large.headers() as u64);
+            (large.segments() as u64, u64::from(length).wrapping_add(more))
+        }
+        _ => (1, length.into()),
+    };
     if let Some(cable) = cable {
         // SAFETY: by contract.
-        if let Err(status) = unsafe { Cable::send(cable, frame, &header, length) } {
+        if let Err(status) = unsafe { Cable::send(cable, frame, header, length, &task) } {
             sent.discards = sent.discards.wrapping_add(1);
             return status;
         }
     }
-    let [a, b, c, d, e, f, ..] = header;
-    sent.count(Kind::of([a, b, c, d, e, f]), length.into());
+    let [a, b, c, d, e, f, ..] = *header;
+    sent.count(Kind::of([a, b, c, d, e, f]), frames, octets);
     STATUS_SUCCESS
 }
 

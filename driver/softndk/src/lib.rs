@@ -34,6 +34,7 @@ mod lifecycle;
 mod mutex;
 mod ndis;
 mod ndk;
+mod offload;
 mod oid;
 mod pin;
 #[cfg(feature = "planted-faults")]

@@ -1,7 +1,7 @@
 //! The initialisation and halt of an adapter.
 //!
-//! MiniportInitializeEx sets the registration attributes, reads the configuration, makes the cable, sets the general attributes and the NDK attributes, then
-//! creates the framework device, the control device and the registration for TCP/IP's addresses ("Initializing an NDK-capable miniport
+//! MiniportInitializeEx sets the registration attributes, reads the configuration, makes the cable, sets the general attributes, with a cable those of its
+//! task offloads, and the NDK attributes, then creates the framework device, the control device and the registration for TCP/IP's addresses ("Initializing an NDK-capable miniport
 //! driver", ddi: nf-ndis-ndismsetminiportattributes). If a step fails, MiniportInitializeEx undoes the steps before: NDIS then calls no
 //! halt.
 #![expect(unsafe_code, reason = "handlers that NDIS calls")]
@@ -65,7 +65,15 @@ fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<
     }
     let mtu = cable.map_or(configuration.mtu, cable::Parameters::mtu);
     adapter.set_mtu(mtu);
-    attributes::set_general(miniport, addresses, mtu, cable.is_none(), &oid::SUPPORTED_OIDS, passive)?;
+    let supported = if cable.is_some() { &oid::SUPPORTED_OIDS[..] } else { oid::without_offloads() };
+    attributes::set_general(miniport, addresses, mtu, cable.is_none(), supported, passive)?;
+    let offloads = match cable {
+        Some(_) => {
+            adapter.offloads.start(configuration.offloads);
+            Some(attributes::set_offloads(miniport, configuration.offloads, passive)?)
+        }
+        None => None,
+    };
     let provider = adapter.provider().clone();
     configuration.addresses.iter().try_for_each(|&address| provider.add_address(address))?;
     provider.want_crc(configuration.crc);
@@ -77,7 +85,7 @@ fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<
     let cable = adapter.cable().as_ref().map(Arc::downgrade);
     let host = KernelHost::new(luid, provider, adapter.rdma().enabled().clone(), cable);
     let control = control::add(host, &configuration.security, passive)?;
-    adapter.add_parts(Parts { _ndk: ndk, control, device, follows_tcpip, watch: None });
+    adapter.add_parts(Parts { _ndk: ndk, _offloads: offloads, control, device, follows_tcpip, watch: None });
     adapter.follow_tcpip(passive);
     if let Some(cable) = adapter.cable() {
         Cable::start(&cable, passive);

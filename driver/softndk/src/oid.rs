@@ -23,7 +23,8 @@ use ndk_abi::{
         OID_GEN_MAXIMUM_TOTAL_SIZE, OID_GEN_RCV_OK, OID_GEN_RECEIVE_BLOCK_SIZE, OID_GEN_RECEIVE_BUFFER_SPACE,
         OID_GEN_STATISTICS, OID_GEN_TRANSMIT_BLOCK_SIZE, OID_GEN_TRANSMIT_BUFFER_SPACE, OID_GEN_VENDOR_DESCRIPTION,
         OID_GEN_VENDOR_DRIVER_VERSION, OID_GEN_VENDOR_ID, OID_GEN_XMIT_OK, OID_NDK_CONNECTIONS,
-        OID_NDK_LOCAL_ENDPOINTS, OID_NDK_SET_STATE, OID_NDK_STATISTICS, OID_PNP_QUERY_POWER, OID_PNP_SET_POWER,
+        OID_NDK_LOCAL_ENDPOINTS, OID_NDK_SET_STATE, OID_NDK_STATISTICS, OID_OFFLOAD_ENCAPSULATION, OID_PNP_QUERY_POWER,
+        OID_PNP_SET_POWER, OID_TCP_OFFLOAD_PARAMETERS,
     },
     sockaddr::SOCKADDR_INET,
     status::{
@@ -33,18 +34,19 @@ use ndk_abi::{
 };
 use ndk_provider::{ConnectionSide, LocalEndpoint};
 use platform::Passive;
-use zerocopy::{FromZeros, Immutable, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::{
     adapter::Adapter,
-    attributes::{ETHERNET_HEADER, MULTICAST_LIST_SIZE, PACKET_FILTERS, STATISTICS},
+    attributes::{self, ETHERNET_HEADER, MULTICAST_LIST_SIZE, PACKET_FILTERS, STATISTICS},
     configuration, driver, ndk,
+    offload::Offloads,
     platform::Windows,
     traffic::{Count, Frames},
 };
 
 /// OID_GEN_SUPPORTED_LIST. NDIS answers some of these from the general attributes; this module answers the others.
-pub(crate) static SUPPORTED_OIDS: [u32; 25] = [
+pub(crate) static SUPPORTED_OIDS: [u32; 27] = [
     OID_GEN_CURRENT_LOOKAHEAD,
     OID_GEN_CURRENT_PACKET_FILTER,
     OID_GEN_INTERRUPT_MODERATION,
@@ -70,7 +72,14 @@ pub(crate) static SUPPORTED_OIDS: [u32; 25] = [
     OID_NDK_STATISTICS,
     OID_NDK_CONNECTIONS,
     OID_NDK_LOCAL_ENDPOINTS,
+    OID_OFFLOAD_ENCAPSULATION,
+    OID_TCP_OFFLOAD_PARAMETERS,
 ];
+
+/// Without the last two, which an adapter without a cable does not support.
+pub(crate) fn without_offloads() -> &'static [u32] {
+    SUPPORTED_OIDS.split_last_chunk::<2>().map_or(&[], |(others, _)| others)
+}
 
 /// OID_GEN_VENDOR_ID of a vendor to which IEEE has assigned no number.
 const NO_VENDOR_ID: u32 = 0x00FF_FFFF;
@@ -206,10 +215,31 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
             }
             ndk::set_state(adapter, enable)
         }
+        OID_OFFLOAD_ENCAPSULATION => {
+            let encapsulation = buffer.take_structure()?;
+            set_offloads(adapter, |offloads| offloads.set_encapsulation(&encapsulation))
+        }
+        OID_TCP_OFFLOAD_PARAMETERS => {
+            let parameters = buffer.take_structure()?;
+            set_offloads(adapter, |offloads| offloads.set_parameters(&parameters))
+        }
         // The virtual link has no parameters, and the adapter no interrupts.
         OID_GEN_LINK_PARAMETERS | OID_GEN_INTERRUPT_MODERATION => Err(NDIS_STATUS_NOT_SUPPORTED),
         _ => Err(NDIS_STATUS_NOT_SUPPORTED),
     }
+}
+
+/// Changes the task offloads, and tells NDIS which are on. NDIS_STATUS_NOT_SUPPORTED: the adapter has no cable.
+fn set_offloads(
+    adapter: &Adapter,
+    change: impl FnOnce(&Offloads) -> Result<(), NDIS_STATUS>,
+) -> Result<(), NDIS_STATUS> {
+    if adapter.cable().is_none() {
+        return Err(NDIS_STATUS_NOT_SUPPORTED);
+    }
+    change(&adapter.offloads)?;
+    attributes::indicate_offloads(adapter.miniport(), adapter.offloads.current());
+    Ok(())
 }
 
 /// OID_NDK_STATISTICS. <= DISPATCH_LEVEL, any number at a time: takes no lock.
@@ -430,6 +460,12 @@ impl Buffer {
         self.used = length;
         // SAFETY: the buffer has `length` bytes, which the sender of the request has initialised.
         Ok(unsafe { slice::from_raw_parts(self.memory, length as usize) })
+    }
+
+    /// The structure at the start of a set's buffer.
+    fn take_structure<T: FromBytes>(&mut self) -> Result<T, NDIS_STATUS> {
+        let bytes = self.take(size_of::<T>() as u32)?;
+        T::read_from_bytes(bytes).map_err(|_| NDIS_STATUS_INVALID_LENGTH)
     }
 
     fn take_number(&mut self) -> Result<u32, NDIS_STATUS> {

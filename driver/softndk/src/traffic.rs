@@ -60,14 +60,14 @@ impl Frames {
         directed.octets.wrapping_add(multicast.octets).wrapping_add(broadcast.octets)
     }
 
-    /// Counts a frame of `octets` bytes.
-    pub(crate) fn count(&mut self, kind: Kind, octets: u64) {
+    /// Counts frames of `octets` bytes in all.
+    pub(crate) fn count(&mut self, kind: Kind, frames: u64, octets: u64) {
         let count = match kind {
             Kind::Directed => &mut self.directed,
             Kind::Multicast => &mut self.multicast,
             Kind::Broadcast => &mut self.broadcast,
         };
-        count.frames = count.frames.wrapping_add(1);
+        count.frames = count.frames.wrapping_add(frames);
         count.octets = count.octets.wrapping_add(octets);
     }
 }

@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "frames of NDIS, and the callback of Winsock Kernel")]
 
 mod counters;
+mod mdl;
 mod opener;
 mod receive;
 mod show;
@@ -30,6 +31,7 @@ use ndk_abi::{
     wsk::{WSK_CLIENT_DATAGRAM_DISPATCH, WSK_DATAGRAM_INDICATION},
 };
 use platform::{Arc, Deferred, Dispatch, Event, OutOfMemory, Passive, RunDeferred, RunTimer, Slice, SpinLock, Timer};
+use task_offload::{checksum::Checksums, large_send::LargeSend};
 use vxlan::{
     ethernet::{EthernetHeader, HEADER, MacAddress},
     fdb::{EMPTY, Fdb, SETS, Set},
@@ -45,6 +47,7 @@ use crate::{
     wsk::datagram::DatagramSocket,
 };
 use counters::{Counters, Lost};
+use mdl::Bytes;
 use opener::Opener;
 use receive::Receive;
 use transmit::Transmit;
@@ -79,6 +82,13 @@ impl Parameters {
     pub(crate) fn mac_address(&self) -> MacAddress {
         MacAddress::of_tunnel_end(self.local.ip())
     }
+}
+
+/// What the transport leaves to the miniport for a frame.
+pub(crate) enum Task<'a> {
+    Nothing,
+    Checksums(Checksums),
+    LargeSend(LargeSend<'a>),
 }
 
 /// The cable of an adapter.
@@ -214,8 +224,8 @@ impl Cable {
         unsafe { kernel.close(passive) };
     }
 
-    /// Queues a frame of `length` bytes for the peers that are to have it. NDIS_STATUS_MEDIA_DISCONNECTED: the link is down;
-    /// NDIS_STATUS_RESOURCES: the frame was dropped. IRQL <= DISPATCH.
+    /// Queues a frame of `length` bytes, or its segments, for the peers that are to have it. NDIS_STATUS_MEDIA_DISCONNECTED: the link is down;
+    /// NDIS_STATUS_RESOURCES: the frame, or a segment, was dropped. IRQL <= DISPATCH.
     ///
     /// # Safety
     /// `frame` is valid, and this driver owns it.
@@ -224,10 +234,14 @@ impl Cable {
         frame: *mut NET_BUFFER,
         start: &[u8; HEADER],
         length: u32,
+        task: &Task<'_>,
     ) -> Result<(), NDIS_STATUS> {
-        let length = length as usize;
+        let (longest, segments) = match task {
+            Task::LargeSend(large) => (large.headers().saturating_add(large.payload(0)), large.segments() as u64),
+            _ => (length as usize, 1),
+        };
         let state = this.state.lock();
-        let destination = state.vtep.destination(start, length, seconds());
+        let destination = state.vtep.destination(start, longest, seconds());
         let is_open = state.socket.is_some();
         drop(state);
         if !is_open {
@@ -241,16 +255,49 @@ impl Cable {
         let mut is_queued = false;
         for place in (0..this.peers.len()).filter(|place| destination.is(*place)) {
             // SAFETY: by contract.
-            match unsafe { this.transmit.queue(frame, length, place) } {
+            match unsafe { this.queue(frame, length as usize, task, place) } {
                 Ok(()) => is_queued = true,
                 Err(why) => this.counters.lost_out.count(why),
             }
         }
+        // Some segments of a large send may be queued even if others were dropped.
+        Deferred::schedule(this);
         if !is_queued {
             return Err(NDIS_STATUS_RESOURCES);
         }
-        this.counters.frames_out.add(1);
-        Deferred::schedule(this);
+        this.counters.frames_out.add(segments);
+        Ok(())
+    }
+
+    /// Queues a frame for the peer with this place in the list, or its segments until one is dropped: then the rest is.
+    ///
+    /// # Safety
+    /// As for [`Self::send`].
+    unsafe fn queue(&self, frame: *mut NET_BUFFER, length: usize, task: &Task<'_>, place: usize) -> Result<(), Lost> {
+        // SAFETY: valid, by contract.
+        let frame = unsafe { &*frame };
+        let before = if let Task::LargeSend(large) = task { large.headers() } else { 0 };
+        let offset = (frame.CurrentMdlOffset as usize).saturating_add(before);
+        // SAFETY: as above; NDIS leaves the frame's memory locked until the driver completes the send.
+        let mut bytes = unsafe { Bytes::new(frame.CurrentMdl, offset) };
+        let mut read = |room: &mut [u8]| if bytes.read(room) { Ok(()) } else { Err(Lost::NotMapped) };
+        let large = match task {
+            Task::LargeSend(large) => large,
+            Task::Nothing => return self.transmit.queue(length, place, read),
+            Task::Checksums(checksums) => {
+                return self.transmit.queue(length, place, |room| {
+                    read(room)?;
+                    checksums.write(room).ok_or(Lost::Invalid(Dropped::Short))
+                });
+            }
+        };
+        for segment in 0..large.segments() {
+            let length = large.headers().saturating_add(large.payload(segment));
+            self.transmit.queue(length, place, |room| {
+                read(room.get_mut(large.headers()..).unwrap_or_default())?;
+                large.write_headers(segment, room).ok_or(Lost::Invalid(Dropped::Short))
+            })?;
+        }
         Ok(())
     }
 
@@ -334,7 +381,7 @@ impl Cable {
                 let bytes = unsafe { this.receive.fill(&mut taken, &datagram.Buffer) };
                 match bytes.and_then(|bytes| this.decapsulate(from, bytes, now)) {
                     Ok((length, header, kind)) => {
-                        received.count(kind, length as u64);
+                        received.count(kind, 1, length as u64);
                         this.traffic.received.add(&received);
                         this.receive.queue(taken, length, header.ether_type);
                         return Deferred::schedule(this);

@@ -4,10 +4,7 @@
 //! not the callback, which may run deep in TCP/IP's stack. Each queued or indicated list counts in `Traffic`, so a pause waits for them.
 #![expect(unsafe_code, reason = "lists that NDIS has by pointer, and datagrams of Winsock Kernel")]
 
-use core::{
-    ffi::c_void,
-    ptr::{self, null_mut},
-};
+use core::ptr::null_mut;
 
 use ndk_abi::{
     ndis::{
@@ -19,12 +16,12 @@ use ndk_abi::{
     wdm::MDL,
     wsk::WSK_BUF,
 };
-use platform::{OutOfMemory, Platform as _, Slice, SpinLock};
+use platform::{OutOfMemory, Slice, SpinLock};
 use vxlan::{header::HEADER, vtep::Dropped};
 use wdk_sys::ntddk::{IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool};
 use zerocopy::network_endian::U16 as EtherType;
 
-use super::counters::Lost;
+use super::{counters::Lost, mdl::Bytes};
 use crate::{ndis, ndis::Handle, platform::Windows};
 
 /// Frames that wait for NDIS, or are with NDIS, at a time. A frame that finds no list is dropped.
@@ -245,7 +242,8 @@ impl Receive {
         // SAFETY: `length` bytes of the list's memory, which the caller owns with the list.
         let room = unsafe { core::slice::from_raw_parts_mut(memory, buffer.Length) };
         // SAFETY: by contract.
-        if unsafe { copy(buffer, room) } { Ok(room) } else { Err(Lost::NotMapped) }
+        let mut bytes = unsafe { Bytes::new(buffer.Mdl, buffer.Offset as usize) };
+        if bytes.read(room) { Ok(room) } else { Err(Lost::NotMapped) }
     }
 
     /// Queues a list for an indication: the frame is what follows the header of its datagram, of `length` bytes and this EtherType.
@@ -317,35 +315,4 @@ impl Receive {
 pub(super) unsafe fn returned(lists: *mut NET_BUFFER_LIST) -> Chain {
     // SAFETY: lists of this driver's, which owns them again.
     unsafe { Chain::of(lists) }
-}
-
-/// Copies the bytes of `buffer` into `room`, which is as long. False: an MDL cannot be mapped, or the chain is too short.
-///
-/// # Safety
-/// WSK indicates `buffer` now.
-unsafe fn copy(buffer: &WSK_BUF, room: &mut [u8]) -> bool {
-    let (mut mdl, mut offset) = (buffer.Mdl, buffer.Offset as usize);
-    let mut left = room;
-    while !left.is_empty() {
-        if mdl.is_null() {
-            return false;
-        }
-        // SAFETY: an MDL of the chain, by contract.
-        let count = unsafe { (*mdl).ByteCount } as usize;
-        let here = count.saturating_sub(offset).min(left.len());
-        if here > 0 {
-            // SAFETY: an MDL whose pages are locked while WSK indicates it.
-            let Some(address) = (unsafe { Windows::mdl_system_address(mdl.cast::<c_void>()) }) else { return false };
-            let Some((to, rest)) = core::mem::take(&mut left).split_at_mut_checked(here) else { return false };
-            // SAFETY: within the MDL's bytes.
-            let from = unsafe { address.as_ptr().add(offset) };
-            // SAFETY: `here` bytes of WSK's memory, and as many of ours.
-            unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), here) };
-            left = rest;
-        }
-        offset = offset.saturating_sub(count);
-        // SAFETY: an MDL of the chain, by contract.
-        mdl = unsafe { (*mdl).Next };
-    }
-    true
 }

@@ -1,9 +1,9 @@
 //! Datagrams on their way out: a fixed number of slots, each with a buffer for the longest datagram and a request for Winsock Kernel.
 //!
-//! MiniportSend copies a frame into a slot and queues it; the cable's run sends it. So WskSendMessages is not called on the stack of a protocol that
+//! MiniportSend writes a frame, or a segment of a large send, into a slot and queues it; the cable's run sends it. So WskSendMessages is not called on the stack of a protocol that
 //! sends. One call, with the request of the first slot, sends the datagrams that follow one another in the queue and go to one peer. All of their slots
 //! are free when the request has ended.
-#![expect(unsafe_code, reason = "slots that Winsock Kernel has by pointer, and frames of NDIS")]
+#![expect(unsafe_code, reason = "slots that Winsock Kernel has by pointer")]
 
 use core::{
     cell::{Cell, UnsafeCell},
@@ -12,15 +12,13 @@ use core::{
 };
 
 use ndk_abi::{
-    describe::ZeroInit, ndis::NET_BUFFER, sockaddr::SOCKADDR_INET, softndk_ioctl::SOFTNDK_CABLE_ERROR_SEND,
-    wsk::WSK_BUF_LIST,
+    describe::ZeroInit, sockaddr::SOCKADDR_INET, softndk_ioctl::SOFTNDK_CABLE_ERROR_SEND, wsk::WSK_BUF_LIST,
 };
 use platform::{Arc, Completion, Event, OutOfMemory, Passive, Slice, SocketError, SpinLock};
-use vxlan::header::HEADER;
+use vxlan::{header::HEADER, vtep::Dropped};
 
 use super::counters::{Counters, Lost};
 use crate::{
-    ndis,
     platform::Windows,
     wsk::{datagram::DatagramSocket, request::Request},
 };
@@ -139,27 +137,27 @@ impl Transmit {
         Ok(Self { slots, state: SpinLock::<_, Windows>::new(state), counters, drained: Event::new()? })
     }
 
-    /// Queues a frame of `length` bytes for a peer, unless no slot is free, or NDIS could not map the frame's data. IRQL <= DISPATCH.
-    ///
-    /// # Safety
-    /// `frame` is valid, and this driver owns it.
-    pub(super) unsafe fn queue(&self, frame: *mut NET_BUFFER, length: usize, to: usize) -> Result<(), Lost> {
+    /// Queues a frame of `length` bytes, which `write` writes, for a peer, unless no slot is free, or `write` fails. IRQL <= DISPATCH.
+    pub(super) fn queue(
+        &self,
+        length: usize,
+        to: usize,
+        write: impl FnOnce(&mut [u8]) -> Result<(), Lost>,
+    ) -> Result<(), Lost> {
         let place = self.state.lock().free.pop();
         let Some(slot) = place.and_then(|place| self.slots.get(place)) else { return Err(Lost::NoRoom) };
         // SAFETY: taken, so no other thread uses the slot.
         let bytes = unsafe { &mut *slot.bytes.get() };
         let end = length.saturating_add(HEADER);
-        // SAFETY: the frame is valid, by contract.
-        let copied = bytes.get_mut(HEADER..end).is_some_and(|room| unsafe { copy(frame, room) });
-        if copied {
+        let written = bytes.get_mut(HEADER..end).map_or(Err(Lost::Invalid(Dropped::Long)), write);
+        if written.is_ok() {
             slot.datagram.set(Some((end, to)));
             self.state.lock().queued.push(slot.place);
-            Ok(())
         } else {
             slot.next.set(ptr::null());
             self.put_back(slot);
-            Err(Lost::NotMapped)
         }
+        written
     }
 
     /// Takes the oldest datagram out of the queue, and those behind it, at most `most` in all, until one goes to another peer.
@@ -271,23 +269,4 @@ unsafe fn sent(context: *mut c_void, result: Result<usize, SocketError>) {
         counters.failed(SOFTNDK_CABLE_ERROR_SEND, unsafe { request.failure() });
     }
     transmit.put_back(first);
-}
-
-/// Copies a frame into `room`, which is as long. False: NDIS could not map its data.
-///
-/// # Safety
-/// `frame` is valid, and this driver owns it.
-unsafe fn copy(frame: *mut NET_BUFFER, room: &mut [u8]) -> bool {
-    let length = room.len();
-    let storage = room.as_mut_ptr();
-    // SAFETY: a valid frame; `storage` has room for `length` bytes, in case they are not contiguous.
-    let bytes = unsafe { ndis::NdisGetDataBuffer(frame, length as u32, storage.cast(), 1, 0) };
-    if bytes.is_null() {
-        return false;
-    }
-    if bytes.cast_const() != storage.cast_const().cast() {
-        // SAFETY: `length` bytes of the frame, which do not overlap `room`.
-        unsafe { ptr::copy_nonoverlapping(bytes.cast_const().cast(), storage, length) };
-    }
-    true
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::file::Inf;
 use super::install::INSTALL;
 use super::keywords::{
-    ADDRESSES, CABLE_LOCAL, CABLE_PEERS, CABLE_PORT, CABLE_VNI, CRC, GROUPS, JUMBO_PACKET, NETWORK_ADDRESS,
-    NETWORK_DIRECT, SEND_TIMEOUT,
+    ADDRESSES, CABLE_LOCAL, CABLE_PEERS, CABLE_PORT, CABLE_VNI, CRC, GROUPS, IP_CHECKSUM_IPV4, JUMBO_PACKET,
+    LSO_V2_IPV4, LSO_V2_IPV6, NETWORK_ADDRESS, NETWORK_DIRECT, SEND_TIMEOUT, TCP_CHECKSUM_IPV4, TCP_CHECKSUM_IPV6,
 };
 use super::named;
 
@@ -98,7 +98,11 @@ pub(super) fn of_the_driver(inf: &Inf) -> Vec<String> {
     let mut wanted = BTreeMap::from([(TECHNOLOGY, "1")]);
     wanted.extend([ADDRESSES, CABLE_LOCAL, CABLE_PEERS, GROUPS, NETWORK_ADDRESS].map(|text| (text, "")));
     wanted.extend(numbers.iter().map(|(name, [default, ..])| (*name, &**default)));
-    wanted.extend([NETWORK_DIRECT, CRC].map(|flag| (flag.name, digit(flag.default))));
+    let flags = [NETWORK_DIRECT, CRC, LSO_V2_IPV4, LSO_V2_IPV6];
+    wanted.extend(flags.iter().map(|flag| (flag.name, digit(flag.default))));
+    // For received frames too there are 2 and 3 ("Using Registry Values to Enable and Disable Task Offloading"), which nothing here does.
+    let checksums = [IP_CHECKSUM_IPV4, TCP_CHECKSUM_IPV4, TCP_CHECKSUM_IPV6].map(|number| number.name);
+    wanted.extend(checksums.map(|name| (name, "1")));
     let offered = parameters(inf);
     let mut problems = Vec::new();
     for (keyword, parameter) in &offered {
@@ -110,7 +114,8 @@ pub(super) fn of_the_driver(inf: &Inf) -> Vec<String> {
             }
             Some(_) => {}
         }
-        if [NETWORK_DIRECT, CRC].iter().any(|flag| flag.name == *keyword) && !parameter.choices.iter().eq(&["0", "1"]) {
+        let is_flag = flags.iter().any(|flag| flag.name == *keyword) || checksums.contains(keyword);
+        if is_flag && !parameter.choices.iter().eq(&["0", "1"]) {
             problems.push(format!("{keyword} is 0 or 1 in the driver"));
         }
         let range = ["min", "max"].map(|end| parameter.values.get(end).copied());

@@ -60,7 +60,7 @@ const FAULTS: [(&str, &str, &str); 73] = [
     ("keywords", "SendTimeout,       default,   0, \"4\"", "SendTimeout, default, 0, \"5\""),
     ("keywords", "SendTimeout,       max,       0, \"3600\"", "SendTimeout, max, 0, \"60\""),
     ("keywords", "Crc\\enum,          1, ", "Crc\\enum, 2, "),
-    ("keywords", "= Ndi, NetworkDirect, Parameters", "= Ndi, NetworkDirect"),
+    ("keywords", "= Ndi, NetworkDirect, Offloads, Parameters", "= Ndi, NetworkDirect"),
     ("service", "AddService = softndk, 2,", "AddService = softndk, 0,"),
     ("service", "AddService = softndk, 2,", "AddService = rdma, 2,"),
     ("service", "Service, EventLog ;", "Service ;"),
