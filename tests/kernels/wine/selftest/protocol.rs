@@ -74,7 +74,7 @@ pub const CHECKS: [&str; 28] = [
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 111] = [
+pub const PLANTED: [&str; 116] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -186,6 +186,11 @@ pub const PLANTED: [&str; 111] = [
     "a receive of a paused adapter",
     "a thread that goes on receiving while the adapter is pausing",
     "WskSendMessages without a datagram",
+    "a large send that comes back as it was",
+    "large sends that are off",
+    "a large send that is not what it says",
+    "offloads by wrong settings",
+    "offloads of which NDIS is not told",
 ];
 
 /// Number of the request that leaks: 100 bytes of pool, one MDL, one list with its pool, one registration with WSK.

@@ -15,6 +15,7 @@ pub enum Syscall {
     Close = 3,
     Poll = 7,
     Ioctl = 16,
+    WriteV = 20,
     Socket = 41,
     Connect = 42,
     SendMsg = 46,

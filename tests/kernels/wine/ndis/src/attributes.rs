@@ -7,7 +7,7 @@ use ndk_abi::{ndis::*, status::*};
 
 use crate::{
     adapter::{self, Adapter, State},
-    check_header, lock,
+    check_header, lock, offload,
 };
 
 /// OIDs that an Ethernet miniport without hardware has to list (network/mandatory-oids-for-miniport-drivers), and those of NDK.
@@ -28,6 +28,7 @@ const LISTED: [u32; 15] = [
     OID_GEN_XMIT_OK,
     OID_GEN_RCV_OK,
 ];
+const LISTED_OFFLOAD: [u32; 2] = [OID_OFFLOAD_ENCAPSULATION, OID_TCP_OFFLOAD_PARAMETERS];
 const LISTED_NDK: [u32; 4] = [OID_NDK_SET_STATE, OID_NDK_STATISTICS, OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS];
 
 /// What has been set so far.
@@ -45,6 +46,8 @@ pub(crate) struct Attributes {
     /// The link is up, as the miniport has said last.
     pub(crate) connected: bool,
     pub(crate) multicast_addresses: usize,
+    /// If the miniport has offloads.
+    pub(crate) offloads: Option<offload::State>,
 }
 
 impl Attributes {
@@ -59,6 +62,10 @@ impl Attributes {
         let missing = |wanted: &[u32]| -> Vec<String> {
             wanted.iter().filter(|oid| !self.oids.contains(oid)).map(|oid| format!("{oid:#010x}")).collect()
         };
+        let listed = missing(&LISTED_OFFLOAD).is_empty();
+        if self.offloads.is_some() != listed {
+            violation("offload attributes without their OIDs in the list, or these without attributes");
+        }
         let mut absent = missing(&LISTED);
         if is_provider {
             absent.extend(missing(&LISTED_NDK));
@@ -92,6 +99,7 @@ unsafe extern "system" fn NdisMSetMiniportAttributes(handle: NDIS_HANDLE, attrib
             NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES => registration(&adapter, attributes.cast()),
             NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES => general(&adapter, attributes.cast()),
             NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_NDK_ATTRIBUTES => ndk(&adapter, attributes.cast()),
+            NDIS_OBJECT_TYPE_MINIPORT_ADAPTER_OFFLOAD_ATTRIBUTES => offloads(&adapter, attributes.cast()),
             _ => {
                 violation(&format!("NdisMSetMiniportAttributes: unknown header type {kind:#x}"));
                 Err(NDIS_STATUS_NOT_SUPPORTED)
@@ -239,4 +247,22 @@ unsafe fn ndk(adapter: &Adapter, attributes: *const NDIS_MINIPORT_ADAPTER_NDK_AT
     set.ndk = true;
     set.ndk_enabled = enabled != 0;
     Ok(())
+}
+
+unsafe fn offloads(
+    adapter: &Adapter,
+    attributes: *const NDIS_MINIPORT_ADAPTER_OFFLOAD_ATTRIBUTES,
+) -> Result<(), NDIS_STATUS> {
+    let (general, again) = {
+        let set = lock(&adapter.attributes);
+        (set.general, set.offloads.is_some())
+    };
+    if !general {
+        return refuse("offload attributes before general attributes");
+    }
+    if again {
+        return refuse("offload attributes are set already");
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { offload::attributes(adapter, attributes) }.or_else(refuse)
 }

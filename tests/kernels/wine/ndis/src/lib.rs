@@ -16,6 +16,7 @@ mod irp;
 mod limits;
 mod misc;
 mod ndk;
+mod offload;
 mod oid;
 mod oid_checks;
 mod packets;

@@ -3,11 +3,14 @@
 use std::{ffi::c_void, time::Duration};
 
 use kernel::{APC_LEVEL, DISPATCH_LEVEL, ntoskrnl, violation};
-use ndk_abi::{ndis::*, status::NDIS_STATUS_LINK_STATE};
+use ndk_abi::{
+    ndis::*,
+    status::{NDIS_STATUS_LINK_STATE, NDIS_STATUS_TASK_OFFLOAD_CURRENT_CONFIG},
+};
 
 use crate::{
     adapter::{self, State},
-    check_header, lock,
+    check_header, lock, offload,
 };
 
 /// ndis/nf-ndis-ndisgetversion: at most DISPATCH_LEVEL. 6.85.
@@ -42,6 +45,10 @@ unsafe extern "system" fn NdisMIndicateStatusEx(handle: NDIS_HANDLE, indication:
     }
     if adapter.state() == State::Halted {
         violation("NdisMIndicateStatusEx: the adapter is halted");
+    }
+    if indication.StatusCode == NDIS_STATUS_TASK_OFFLOAD_CURRENT_CONFIG {
+        // SAFETY: the buffer is as long as its size says.
+        unsafe { offload::indicated(&adapter, indication) };
     }
     if indication.StatusCode == NDIS_STATUS_LINK_STATE {
         let size = indication.StatusBufferSize;

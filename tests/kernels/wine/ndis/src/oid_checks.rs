@@ -5,7 +5,7 @@ use ndk_abi::{ndis::*, ndkpi::NDK_VERSION, status::*};
 
 use crate::{
     adapter::Adapter,
-    lock, ndk,
+    lock, ndk, offload,
     oid::{Operation, request},
 };
 
@@ -200,6 +200,7 @@ pub(crate) fn run(adapter: &Adapter) {
     if listed(OID_802_3_MULTICAST_LIST) {
         check_multicast(adapter);
     }
+    offload::check(adapter);
     if is_provider {
         check_lists(adapter);
         check_query(adapter, OID_NDK_STATISTICS, Some(0xF8), true);

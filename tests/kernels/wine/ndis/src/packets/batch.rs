@@ -35,6 +35,15 @@ pub(super) fn frame(destination: [u8; 6], source: [u8; 6], length: usize) -> Vec
     (0..length).map(|at| header.get(at).copied().unwrap_or(at as u8)).collect()
 }
 
+/// What a transport leaves to the miniport for the frames of a list (NET_BUFFER_LIST_INFO), and the bytes of headers, if it asks for a large send:
+/// they are in one piece.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Info {
+    pub(super) checksums: u32,
+    pub(super) large_send: u32,
+    pub(super) headers: Option<usize>,
+}
+
 /// Lists of frames, linked, and all that belongs to them.
 pub(super) struct Batch {
     pub(super) lists: Vec<*mut List>,
@@ -48,17 +57,25 @@ unsafe impl Send for Batch {}
 
 impl Batch {
     pub(super) fn new(lists: &[Vec<Vec<u8>>]) -> Self {
+        Self::with_info(lists.iter().map(|frames| (&frames[..], Info::default())))
+    }
+
+    pub(super) fn with_info<'a>(lists: impl IntoIterator<Item = (&'a [Vec<u8>], Info)>) -> Self {
         let mut batch = Self { lists: vec![], buffers: vec![], mdls: vec![], _memory: vec![] };
-        for frames in lists {
+        for (frames, info) in lists {
             let mut first: *mut NET_BUFFER = std::ptr::null_mut();
             for frame in frames.iter().rev() {
-                first = batch.buffer(frame, first);
+                first = batch.buffer(frame, info.headers.unwrap_or(CUT), first);
             }
-            batch.lists.push(Box::into_raw(Box::new(List {
-                // A status that says whether the miniport has set another.
-                head: NET_BUFFER_LIST { FirstNetBuffer: first, Status: NDIS_STATUS_PENDING, ..NET_BUFFER_LIST::ZERO },
-                rest: [0; _],
-            })));
+            // A status that says whether the miniport has set another.
+            let mut head =
+                NET_BUFFER_LIST { FirstNetBuffer: first, Status: NDIS_STATUS_PENDING, ..NET_BUFFER_LIST::ZERO };
+            for (place, value) in
+                [(TcpIpChecksumNetBufferListInfo, info.checksums), (TcpLargeSendNetBufferListInfo, info.large_send)]
+            {
+                head.NetBufferListInfo[place] = std::ptr::without_provenance_mut(value as usize);
+            }
+            batch.lists.push(Box::into_raw(Box::new(List { head, rest: [0; _] })));
         }
         for pair in batch.lists.windows(2) {
             // SAFETY: two lists just made.
@@ -68,8 +85,8 @@ impl Batch {
     }
 
     /// A NET_BUFFER for the bytes of a frame, in two pieces where it is long enough.
-    fn buffer(&mut self, frame: &[u8], next: *mut NET_BUFFER) -> *mut NET_BUFFER {
-        let (head, tail) = frame.split_at(CUT.min(frame.len()));
+    fn buffer(&mut self, frame: &[u8], cut: usize, next: *mut NET_BUFFER) -> *mut NET_BUFFER {
+        let (head, tail) = frame.split_at(cut.min(frame.len()));
         let mut following = std::ptr::null_mut();
         for (bytes, before) in [(tail, 0), (head, BEFORE)] {
             if bytes.is_empty() {

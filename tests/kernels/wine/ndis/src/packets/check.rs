@@ -9,12 +9,12 @@ use kernel::violation;
 use ndk_abi::{ndis::*, status::NDIS_STATUS_MEDIA_DISCONNECTED};
 
 use super::{
-    batch::{BROADCAST, Batch, DIRECTED, FRAME, HEADER, MULTICAST, frame},
+    batch::{BROADCAST, Batch, DIRECTED, FRAME, HEADER, Info, MULTICAST, frame},
     begin, finish, send,
 };
 use crate::{
     adapter::Adapter,
-    lock,
+    lock, offload,
     oid::{Operation, request},
 };
 
@@ -83,6 +83,63 @@ pub(crate) fn check(adapter: &Arc<Adapter>) {
     {
         violation("OID_GEN_STATISTICS: two frames of a wrong length are not two errors");
     }
+    check_large_sends(adapter, source, mtu);
+}
+
+/// A TCP segment over IPv4 with these bytes of payload, whose checksums are left to the miniport.
+fn tcp_segment(source: [u8; 6], payload: usize) -> Vec<u8> {
+    const IP: [u8; 20] = [0x45, 0, 0, 0, 0x7F, 0xFE, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
+    const TCP: [u8; 20] = [0x01, 0xBD, 0xC0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x18, 0x20, 0, 0, 0, 0, 0];
+    let mut ip = IP;
+    ip[2..4].copy_from_slice(&((IP.len() + TCP.len() + payload) as u16).to_be_bytes());
+    [&DIRECTED[..], &source, &[0x08, 0x00], &ip, &TCP, &vec![0x5A; payload]].concat()
+}
+
+/// A large send counts as its segments; one that is not as it says, and one while they are off, is refused.
+fn check_large_sends(adapter: &Arc<Adapter>, source: [u8; 6], mtu: usize) {
+    const TCP_HEADER: usize = HEADER + 20;
+    const HEADERS: usize = TCP_HEADER + 20;
+    type LargeSend = NDIS_TCP_LARGE_SEND_OFFLOAD_NET_BUFFER_LIST_INFO;
+    let offloads = lock(&adapter.attributes).offloads;
+    if offloads.is_none_or(|state| state.current.large_send[offload::IPV4].is_none()) {
+        return;
+    }
+    let mss = mtu - 40;
+    let frame = tcp_segment(source, 2 * mss + 7);
+    let send = |mss: usize, tcp: usize, version: u32| {
+        let large_send = LargeSend::new(mss as u32, tcp as u32, version).0;
+        let info = Info { checksums: 0, large_send, headers: Some(HEADERS) };
+        send(adapter, Batch::with_info([(std::slice::from_ref(&frame), info)]), false)
+    };
+    let before = statistics(adapter);
+    let Some(statuses) = send(mss, TCP_HEADER, NDIS_TCP_LARGE_SEND_OFFLOAD_IPv4) else { return };
+    if !statuses.iter().all(|status| status.is_success()) {
+        violation(&format!("a large send was completed with {statuses:?}"));
+    }
+    if let Some((before, after)) = before.zip(statistics(adapter))
+        && after.SupportedStatistics & NDIS_STATISTICS_FLAGS_VALID_DIRECTED_BYTES_XMIT != 0
+    {
+        let frames = after.ifHCOutUcastPkts - before.ifHCOutUcastPkts;
+        let octets = after.ifHCOutUcastOctets - before.ifHCOutUcastOctets;
+        // Others may send beside it.
+        if frames < 3 || octets < (frame.len() + 2 * HEADERS) as u64 {
+            violation(&format!("OID_GEN_STATISTICS: a large send of 3 segments is {frames} frames of {octets} bytes"));
+        }
+    }
+    let refused = |what: &str, mss, tcp, version| {
+        if let Some(statuses) = send(mss, tcp, version)
+            && statuses.iter().any(|status| status.is_success())
+        {
+            violation(&format!("a large send {what} was completed with {statuses:?}"));
+        }
+    };
+    refused("of segments that are too long", mss + 1, TCP_HEADER, NDIS_TCP_LARGE_SEND_OFFLOAD_IPv4);
+    refused("of segments without payload", 0, TCP_HEADER, NDIS_TCP_LARGE_SEND_OFFLOAD_IPv4);
+    refused("with its TCP header elsewhere", mss, TCP_HEADER + 4, NDIS_TCP_LARGE_SEND_OFFLOAD_IPv4);
+    refused("of IPv6, which is IPv4", mss, TCP_HEADER, NDIS_TCP_LARGE_SEND_OFFLOAD_IPv6);
+    offload::without_large_sends(adapter, || {
+        refused("while they are off", mss, TCP_HEADER, NDIS_TCP_LARGE_SEND_OFFLOAD_IPv4);
+    });
 }
 
 /// A frame while the link is down: it is refused as such, unless the link comes up in the meantime.

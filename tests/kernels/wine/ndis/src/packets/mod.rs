@@ -10,6 +10,7 @@ mod entries;
 mod pool;
 mod receive;
 mod tap;
+mod virtio;
 
 use std::{
     collections::BTreeMap,
@@ -39,6 +40,8 @@ struct Lent {
     /// How it came back.
     status: Option<NDIS_STATUS>,
     frames: Vec<usize>,
+    /// What its information about large sends has to be when it comes back.
+    large_send: usize,
 }
 
 /// Sends that the miniport has, by the addresses of their lists.
@@ -76,8 +79,12 @@ fn begin(adapter: &Adapter, batch: &Batch, at_dispatch: bool) {
     let mut lent = lock(&adapter.packets.lent);
     for list in &batch.lists {
         // SAFETY: a list of the batch, still here.
-        let frames = frames_of(unsafe { &(**list).head });
-        lent.insert(*list as usize, Lent { era, returned: false, status: None, frames });
+        let head = unsafe { &(**list).head };
+        let asked = head.NetBufferListInfo[TcpLargeSendNetBufferListInfo].addr();
+        let complete = NDIS_TCP_LARGE_SEND_OFFLOAD_NET_BUFFER_LIST_INFO::COMPLETE.0 as usize;
+        let large_send = if asked == 0 { 0 } else { complete };
+        let frames = frames_of(head);
+        lent.insert(*list as usize, Lent { era, returned: false, status: None, frames, large_send });
     }
     drop(lent);
     let flags = if at_dispatch { NDIS_SEND_FLAGS_DISPATCH_LEVEL } else { 0 };

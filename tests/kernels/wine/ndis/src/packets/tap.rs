@@ -1,5 +1,8 @@
 //! A TAP interface of Linux behind the adapter: TCP/IP of Linux is then the protocol that is bound to the miniport.
 //!
+//! Linux leaves to the miniport what the miniport takes: TCP checksums, and large sends (struct virtio_net_hdr before each frame). What Linux leaves
+//! beyond that, as UDP's checksums, this module does.
+//!
 //! It is there if the adapter has a parameter `TapInterface`, the name of an interface, from the end of the checks until the adapter is halted.
 //! Linux makes the interface, unless it has one of that name (networking/tuntap). A thread sends the frames that Linux sends; frames that
 //! the miniport indicates go to Linux within the indication. Where the interface is full, or down, they are lost, as on a cable.
@@ -16,12 +19,15 @@ use kernel::{
 };
 
 use super::{
-    batch::{Batch, HEADER},
+    batch::{Batch, HEADER, Info},
     begin, finish, is_back,
+    virtio::{self, VirtioHeader},
 };
 use crate::{
     adapter::{Adapter, State},
-    lock, registry,
+    lock,
+    offload::{IPV4, IPV6, Offloads},
+    registry,
 };
 
 const KEYWORD: &str = "TapInterface";
@@ -42,6 +48,12 @@ const SIOCSIFHWADDR: usize = 0x8924;
 const ARPHRD_ETHER: u16 = 1;
 const IFF_TAP: u16 = 2;
 const IFF_NO_PI: u16 = 0x1000;
+const IFF_VNET_HDR: u16 = 0x4000;
+const TUNSETOFFLOAD: usize = 0x4004_54D0;
+const TUN_F_CSUM: usize = 1;
+const TUN_F_TSO4: usize = 2;
+const TUN_F_TSO6: usize = 4;
+const TUN_F_TSO_ECN: usize = 8;
 const POLLIN: i16 = 1;
 
 /// struct ifreq. `kind`: its flags, or the family of its address.
@@ -50,6 +62,13 @@ struct Request {
     name: [u8; 16],
     kind: u16,
     rest: [u8; 22],
+}
+
+/// struct iovec.
+#[repr(C)]
+struct Part {
+    start: *const u8,
+    length: usize,
 }
 
 /// struct pollfd.
@@ -80,7 +99,7 @@ impl Tap {
     /// Opens an interface, and gives it the adapter's address.
     fn open(name: &str, address: [u8; 6]) -> Result<Self, Errno> {
         const EINVAL: Errno = Errno(22);
-        let mut request = Request { name: [0; 16], kind: IFF_TAP | IFF_NO_PI, rest: [0; 22] };
+        let mut request = Request { name: [0; 16], kind: IFF_TAP | IFF_NO_PI | IFF_VNET_HDR, rest: [0; 22] };
         // With a NUL behind it.
         let place = request.name[..15].get_mut(..name.len()).ok_or(EINVAL)?;
         place.copy_from_slice(name.as_bytes());
@@ -101,11 +120,28 @@ impl Tap {
         Ok(Self { file, bell: Owned(bell as File) })
     }
 
-    /// Hands a frame to Linux, if Linux takes it.
+    /// Hands a frame to Linux, if Linux takes it. Linux looks at its checksums.
     pub(super) fn write(&self, frame: &[u8]) {
-        let place = frame.as_ptr().expose_provenance();
-        // SAFETY: as many bytes, which are read.
-        let _lost = unsafe { call(Syscall::Write, [self.file.0 as usize, place, frame.len(), 0, 0, 0]) };
+        const WHOLE: [u8; virtio::HEADER] = [0; virtio::HEADER];
+        let parts = [WHOLE.as_slice(), frame].map(|part| Part { start: part.as_ptr(), length: part.len() });
+        let place = parts.as_ptr().expose_provenance();
+        // SAFETY: two parts, which are read.
+        let _lost = unsafe { call(Syscall::WriteV, [self.file.0 as usize, place, parts.len(), 0, 0, 0]) };
+    }
+
+    /// Tells Linux what it may leave to the miniport.
+    fn offload(&self, offloads: &Offloads) {
+        let large =
+            [(IPV4, TUN_F_TSO4), (IPV6, TUN_F_TSO6)].map(|(version, flag)| match offloads.large_send[version] {
+                Some(_) => flag | TUN_F_TSO_ECN,
+                None => 0,
+            });
+        let large = large[0] | large[1];
+        let checksums = offloads.tcp_checksum.contains(&true) || large != 0;
+        let flags = large | if checksums { TUN_F_CSUM } else { 0 };
+        if plain(Syscall::Ioctl, self.file.0, [TUNSETOFFLOAD, flags]).is_err() {
+            violation("stand-in: Linux does not take the offloads");
+        }
     }
 
     /// The next frame, if Linux has sent one.
@@ -185,20 +221,40 @@ fn send(adapter: &Adapter, tap: &Tap) {
     let longest = lock(&adapter.attributes).mtu as usize + HEADER;
     let mut room = vec![0; ROOM];
     let (mut sent, mut bursts) = (VecDeque::new(), 0_usize);
+    // Linux may remember what another run has told it.
+    let mut told = None;
+    let (mut large_sends, mut checksums) = (0_u64, 0_u64);
     while tap.wait() {
-        let mut frames = vec![];
+        let current = lock(&adapter.attributes).offloads.map(|state| state.current).unwrap_or_default();
+        if told != Some(current) {
+            told = Some(current);
+            tap.offload(&current);
+        }
+        let mut frames: Vec<(Vec<u8>, Info)> = vec![];
         while frames.len() < BURST
-            && let Some(frame) = tap.read(&mut room)
+            && let Some(read) = tap.read(&mut room)
         {
-            if (HEADER..=longest).contains(&frame.len()) {
-                frames.push(frame.to_vec());
+            let Some((header, frame)) = VirtioHeader::of(read) else { continue };
+            let mut frame = frame.to_vec();
+            let info = header.info(&mut frame, &current);
+            large_sends += u64::from(info.large_send != 0);
+            checksums += u64::from(info.checksums != 0);
+            let fits = info.large_send != 0 || (HEADER..=longest).contains(&frame.len());
+            if fits {
+                frames.push((frame, info));
             }
         }
         if frames.is_empty() || adapter.state() != State::Running {
             continue;
         }
-        let lists: Vec<_> = frames.chunks(1 + bursts % 3).map(<[Vec<u8>]>::to_vec).collect();
-        let batch = Batch::new(&lists);
+        // What the transport asks for is for all frames of a list, and a large send is one frame.
+        let most = 1 + bursts % 3;
+        let lists: Vec<(Vec<Vec<u8>>, Info)> = frames
+            .chunk_by(|(_, one), (_, other)| one == other && one.large_send == 0)
+            .flat_map(|alike| alike.chunks(most))
+            .map(|chunk| (chunk.iter().map(|(frame, _)| frame.clone()).collect(), chunk[0].1))
+            .collect();
+        let batch = Batch::with_info(lists.iter().map(|(frames, info)| (&frames[..], *info)));
         begin(adapter, &batch, !bursts.is_multiple_of(4));
         bursts += 1;
         sent.push_back(batch);
@@ -209,4 +265,5 @@ fn send(adapter: &Adapter, tap: &Tap) {
     for batch in sent {
         finish(adapter, batch);
     }
+    kernel::trace(&format!("ndis: left to the miniport: {large_sends} {checksums} large sends and checksums"));
 }

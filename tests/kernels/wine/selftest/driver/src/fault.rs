@@ -45,6 +45,14 @@ pub(crate) enum Fault {
     RefusesPower,
     /// Once.
     DoesNotWake,
+    /// A large send comes back as it was.
+    LeavesLargeSends,
+    SegmentsWhileOff,
+    /// A large send that is not what it says.
+    SegmentsAnything,
+    /// Sets that are none of the documented ones succeed.
+    TakesAnySetting,
+    TellsNoOffloads,
     /// One OID request pends for ever.
     KeepsRequest,
 }

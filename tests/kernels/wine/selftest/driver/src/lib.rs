@@ -15,6 +15,7 @@ mod kmdf;
 mod memory;
 mod miniport;
 mod ndk;
+mod offload;
 mod oid;
 mod planted;
 #[path = "../../protocol.rs"]

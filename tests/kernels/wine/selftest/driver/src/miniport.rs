@@ -13,7 +13,7 @@ use crate::{
     control,
     fault::Fault,
     imports::{self, NdisMRegisterMiniportDriver, NdisMSetMiniportAttributes},
-    kmdf, ndk, oid, receive, wrong,
+    kmdf, ndk, offload, oid, receive, wrong,
 };
 
 static DRIVER: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
@@ -130,6 +130,8 @@ unsafe extern "system" fn initialize(
         NdkCapabilities: capabilities,
     };
     let (mut first, mut second) = (registration(), general());
+    let mut descriptions = offload::descriptions();
+    let mut offloads = offload::attributes(&mut descriptions);
     if Fault::DoesNotWake.is_planted_once() {
         return NDIS_STATUS_FAILURE;
     }
@@ -143,10 +145,11 @@ unsafe extern "system" fn initialize(
         if is_wrong {
             second.SupportedOidListLength = (OPTIONAL_OIDS * size_of::<u32>()) as u32;
         }
-        let all: [*mut c_void; 3] = [(&raw mut first).cast(), (&raw mut second).cast(), (&raw mut ndk).cast()];
+        let all: [*mut c_void; 4] =
+            [(&raw mut first).cast(), (&raw mut second).cast(), (&raw mut ndk).cast(), (&raw mut offloads).cast()];
         let set = |attributes| NdisMSetMiniportAttributes(handle, attributes);
         // In the wrong order.
-        if is_wrong && (set(all[2]) == 0 || set(all[1]) == 0) {
+        if is_wrong && (set(all[3]) == 0 || set(all[2]) == 0 || set(all[1]) == 0) {
             return NDIS_STATUS_FAILURE;
         }
         for attributes in all {
@@ -158,7 +161,11 @@ unsafe extern "system" fn initialize(
                 return NTSTATUS(status);
             }
         }
-        if is_wrong && !(wrong::is_refused(capabilities.cast(), || set(all[2])) && wrong::structures(handle)) {
+        let refused = || {
+            // The second are the capabilities; the first has been taken.
+            wrong::is_refused(capabilities.cast(), || set(all[2])) && wrong::structures(handle)
+        };
+        if is_wrong && !refused() {
             return NDIS_STATUS_FAILURE;
         }
         let [physical, functional, next] = &mut devices;
@@ -285,10 +292,12 @@ unsafe extern "system" fn send(_context: NDIS_HANDLE, lists: *mut NET_BUFFER_LIS
     unsafe {
         while !list.is_null() {
             if !Fault::SetsNoStatus.is_planted() {
-                (*list).Status = match sends {
-                    false => NDIS_STATUS_PAUSED,
-                    true if has_right_lengths(list) => NDIS_STATUS_SUCCESS,
-                    true => NDIS_STATUS_INVALID_LENGTH,
+                let large_send = if sends { offload::large_send(&mut *list) } else { None };
+                (*list).Status = match (sends, large_send) {
+                    (false, _) => NDIS_STATUS_PAUSED,
+                    (true, Some(status)) => status,
+                    (true, None) if has_right_lengths(list) => NDIS_STATUS_SUCCESS,
+                    (true, None) => NDIS_STATUS_INVALID_LENGTH,
                 };
             }
             if Fault::ChangesFrames.is_planted() {

@@ -15,6 +15,7 @@ use crate::{
         NdisMNetPnPEvent, NdisMOidRequestComplete, NdisQueueIoWorkItem,
     },
     miniport::{ERRORS, adapter_handle},
+    offload,
 };
 
 /// Serves a regular request (ndis/nc-ndis-miniport_oid_request).
@@ -129,6 +130,8 @@ fn set(data: &mut NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
         OID_GEN_CURRENT_LOOKAHEAD | OID_GEN_CURRENT_PACKET_FILTER => 4,
         OID_PNP_SET_POWER if !Fault::RefusesPower.is_planted() => 4,
         OID_NDK_SET_STATE => 1,
+        OID_OFFLOAD_ENCAPSULATION => size_of::<NDIS_OFFLOAD_ENCAPSULATION>() as u32,
+        OID_TCP_OFFLOAD_PARAMETERS => size_of::<NDIS_OFFLOAD_PARAMETERS>() as u32,
         _ => return NDIS_STATUS_NOT_SUPPORTED,
     };
     if data.InformationBufferLength < length {
@@ -143,6 +146,10 @@ fn set(data: &mut NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
         }
     }
     data.BytesWritten = length; // BytesRead, in a set.
+    if [OID_OFFLOAD_ENCAPSULATION, OID_TCP_OFFLOAD_PARAMETERS].contains(&data.Oid) {
+        // SAFETY: the buffer is as long.
+        return unsafe { offload::set(data) };
+    }
     if data.Oid == OID_NDK_SET_STATE {
         // SAFETY: the buffer has one byte; the item is freed in its routine.
         unsafe {

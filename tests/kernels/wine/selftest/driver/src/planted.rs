@@ -130,6 +130,11 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             108 => Fault::ReceivesInHalt.during(CHECK_SLEEP),
             109 => Fault::ReceivesLateAgain.during(CHECK_PAUSE_WITH_SEND),
             110 => wsk::datagrams::planted::send_nothing(),
+            111 => Fault::LeavesLargeSends.during(CHECK_SENDS),
+            112 => Fault::SegmentsWhileOff.during(CHECK_SENDS),
+            113 => Fault::SegmentsAnything.during(CHECK_SENDS),
+            114 => Fault::TakesAnySetting.during(CHECK_OIDS),
+            115 => Fault::TellsNoOffloads.during(CHECK_OIDS),
             _ => text.check(false, "no such violation"),
         }
     }

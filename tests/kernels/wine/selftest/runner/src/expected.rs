@@ -13,10 +13,11 @@ const STRUCTURES: [&str; 9] = [
     "NET_BUFFER_LIST_POOL_PARAMETERS",
 ];
 /// Their type is what says which they are.
-const ATTRIBUTES: [&str; 3] = [
+const ATTRIBUTES: [&str; 4] = [
     "NDIS_MINIPORT_ADAPTER_REGISTRATION_ATTRIBUTES",
     "NDIS_MINIPORT_ADAPTER_GENERAL_ATTRIBUTES",
     "NDIS_MINIPORT_ADAPTER_NDK_ATTRIBUTES",
+    "NDIS_MINIPORT_ADAPTER_OFFLOAD_ATTRIBUTES",
 ];
 /// Mandatory OIDs (network/mandatory-oids-for-miniport-drivers, network/ndk-oids), in the order in which the report lists them.
 const MANDATORY: [u32; 19] = [
@@ -52,6 +53,14 @@ pub(crate) fn violations() -> Vec<String> {
     let mut texts: Vec<String> = [
         "NDK attributes before general attributes",
         "general attributes before registration attributes",
+        "offload attributes before general attributes",
+        "offload attributes without their OIDs in the list",
+        "a large send that says 0x422005b4",
+        "a large send while they are off was completed with",
+        "a large send with its TCP header elsewhere was completed with",
+        "OID 0x0101010a: a set ended with",
+        "OID 0xfc01020c: a set ended with",
+        "OID 0xfc01020c: 0 times NDIS_STATUS_TASK_OFFLOAD_CURRENT_CONFIG after",
         "NdisMSetMiniportAttributes: unknown header type",
         "NDIS_MINIPORT_DRIVER_CHARACTERISTICS: revision 3 does not go with NDIS 6.60",
         "NDIS_MINIPORT_DRIVER_CHARACTERISTICS: required handlers missing: HaltHandlerEx",
