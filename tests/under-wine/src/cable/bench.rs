@@ -1,6 +1,7 @@
 //! `cargo xtask bench --cable`: TCP over the adapter of softndk.sys under Wine, beside TCP over VXLAN of Linux's kernel, in turns.
 //!
-//! Both ends of both are Linux's TCP/IP, in network namespaces of one machine, and neither has an offload. A figure is the median of the turns.
+//! Both ends of both are Linux's TCP/IP, in network namespaces of one machine: first neither has an offload, then each has those that it can. A
+//! figure is the median of the turns.
 //! RDMA goes between two drivers over the cable, beside TCP between them, by `ndharness perf`.
 
 use std::fs;
@@ -13,7 +14,9 @@ use build::{command, dist, paths, setup};
 use checks::bench::Wanted;
 use serde_json::json;
 
-use super::{Computer, LINUX, MEBIBYTE, Network, OTHER, OURS, PACKAGES, is_clean, session, stream_of, until_reached};
+use super::{
+    Computer, LINUX, MEBIBYTE, Network, OTHER, OURS, PACKAGES, is_clean, offloads, session, stream_of, until_reached,
+};
 use crate::run;
 use crate::session::Session;
 use crate::two_processes::serve;
@@ -96,16 +99,16 @@ pub fn bench(wanted: &Wanted) -> Result<ExitCode> {
     step("building the streams", || command::run(cargo(&paths::root()).args(build)))?;
     dist::build()?;
     let network = Network::build(MTU, &[OURS])?;
-    for computer in [LINUX, OTHER] {
-        computer.run("ethtool -K cable gso off tso off gro off")?;
+    let mut figures = Vec::new();
+    for (what, offloads) in [("measuring without offloads", false), ("measuring with offloads", true)] {
+        let mut session = session(&OURS, MTU)?;
+        offloads::turn(&mut session, offloads)?;
+        session.load()?;
+        until_reached(&LINUX, &OURS.address())?;
+        figures.extend(step(what, || if offloads { with_offloads() } else { without_offloads() })?);
+        is_clean(&session.unload()?)?;
     }
-    let mut session = session(&OURS, MTU)?;
-    session.load()?;
-    until_reached(&LINUX, &OURS.address())?;
-    let mut figures = step("measuring", measure)?;
-    let report = session.unload()?;
-    drop((session, network));
-    is_clean(&report)?;
+    drop(network);
     figures.push(step("measuring RDMA", writes)?);
     let as_json = |figure: &Figure| {
         let Figure { name, beside, unit, device, reference, compared, .. } = figure;
@@ -124,7 +127,29 @@ pub fn bench(wanted: &Wanted) -> Result<ExitCode> {
     Ok(if !wanted.check || figures.iter().all(Figure::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn measure() -> Result<Vec<Figure>> {
+/// Turns the offloads of VXLAN of Linux on or off.
+fn turn(offloads: &str) -> Result<()> {
+    [LINUX, OTHER].iter().try_for_each(|computer| computer.run(&format!("ethtool -K cable {offloads}")).map(|_| ()))
+}
+
+fn with_offloads() -> Result<Vec<Figure>> {
+    let [mut out, mut back, mut between] = [const { Vec::new() }; 3];
+    for _ in 0..TURNS {
+        turn("tx on tso on gso on gro on")?;
+        between.push(rate(&OTHER, &LINUX)?);
+        // Else Linux leaves the checksums in the tunnel to a card, and there is none.
+        turn("tx off gso on gro on")?;
+        out.push(rate(&OURS, &LINUX)?);
+        back.push(rate(&LINUX, &OURS)?);
+    }
+    Ok(vec![
+        Figure::of_rates(["stream out, offloads", KERNEL], out, between.clone(), 0.6),
+        Figure::of_rates(["stream in, offloads", KERNEL], back, between, 0.6),
+    ])
+}
+
+fn without_offloads() -> Result<Vec<Figure>> {
+    turn("tx off tso off gso off gro off")?;
     let [mut out, mut back, mut between] = [const { Vec::new() }; 3];
     let [mut asked, mut beside] = [const { Vec::new() }; 2];
     for _ in 0..TURNS {

@@ -7,6 +7,7 @@ pub mod bench;
 mod guest;
 mod hostile;
 mod ipv6;
+mod offloads;
 mod ovs;
 mod paused;
 mod seen;
@@ -248,13 +249,17 @@ fn stream(from: &Computer, to: &Computer, bytes: u64) -> Result<()> {
 
 /// As [`stream`], by a build of the program. What the sender says.
 fn stream_of(program: &Path, from: &Computer, to: &Computer, bytes: u64) -> Result<String> {
-    let at = format!("{}:5001", to.address());
+    stream_at(program, from, to, &format!("{}:5001", to.address()), bytes)
+}
+
+/// As [`stream_of`], to an address and port of the receiver's.
+fn stream_at(program: &Path, from: &Computer, to: &Computer, at: &str, bytes: u64) -> Result<String> {
     let mut receiver = to.command("");
-    let mut receiver = receiver.arg(program).args(["receive", &at]).stdout(Stdio::piped()).spawn()?;
+    let mut receiver = receiver.arg(program).args(["receive", at]).stdout(Stdio::piped()).spawn()?;
     let mut ready = String::new();
     BufReader::new(receiver.stdout.take().context("no output")?).read_line(&mut ready)?;
     let mut sender = from.command("");
-    let sent = outcome(sender.arg(program).args(["send", &at, &bytes.to_string()]), LIMIT);
+    let sent = outcome(sender.arg(program).args(["send", at, &bytes.to_string()]), LIMIT);
     if !sent.as_ref().is_ok_and(|sent| sent.status.success()) {
         receiver.kill()?;
     }
@@ -270,7 +275,8 @@ fn captured<T>(at: &Computer, interface: &str, filter: &str, what: impl FnOnce()
     let folder = paths::root().join("target/cable");
     fs::create_dir_all(&folder)?;
     let file = folder.join(format!("{interface}-{}.pcap", at.0));
-    let mut command = at.command(&format!("tcpdump -i {interface} -U --immediate-mode -s 0 -w"));
+    // In this mode each frame takes as much of the buffer as the longest that is kept.
+    let mut command = at.command(&format!("tcpdump -i {interface} -U --immediate-mode -s 10000 -B 65536 -w"));
     let mut tcpdump = command.arg(&file).arg(filter).stderr(Stdio::piped()).spawn()?;
     let mut told = BufReader::new(tcpdump.stderr.take().context("no output")?);
     // tcpdump prints its first line when it captures.
@@ -288,6 +294,7 @@ fn captured<T>(at: &Computer, interface: &str, filter: &str, what: impl FnOnce()
 fn frames(file: &PathBuf, filter: &str) -> Result<usize> {
     let mut tshark = Command::new("tshark");
     tshark.arg("-r").arg(file).args(["-Y", filter, "-T", "fields", "-e", "frame.number"]).stderr(Stdio::null());
+    tshark.args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]);
     Ok(output(&mut tshark)?.lines().count())
 }
 
@@ -322,6 +329,7 @@ pub fn cable(wanted: &Wanted) -> Result<ExitCode> {
     step("joining softndk.sys to Open vSwitch", || ovs::run(&mut tally))?;
     let network = Network::build(1500, &[OURS])?;
     network_address(&mut tally)?;
+    offloads::run(&mut tally)?;
     drop(network);
     let network = Network::build(1500, &[OURS, OTHER])?;
     let played = two_drivers(&mut tally);

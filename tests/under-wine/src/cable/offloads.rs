@@ -1,0 +1,59 @@
+//! TCP/IP of Linux leaves checksums and large segments to the adapter, if the keywords say so; tshark judges the frames on the network.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use checks::tally::Tally;
+
+use super::{LINUX, MEBIBYTE, OURS, captured, frames, is_clean, program, session, stream_at, until_reached};
+use crate::session::Session;
+
+const MTU: u32 = 1500;
+const KEYWORDS: [&str; 5] =
+    ["*IPChecksumOffloadIPv4", "*TCPChecksumOffloadIPv4", "*TCPChecksumOffloadIPv6", "*LsoV2IPv4", "*LsoV2IPv6"];
+
+/// Turns the adapter's on or off, for the next start.
+pub(super) fn turn(session: &mut Session, on: bool) -> Result<()> {
+    KEYWORDS.iter().try_for_each(|keyword| session.set_keyword(keyword, if on { "1" } else { "0" }))
+}
+
+pub(super) fn run(tally: &mut Tally) -> Result<()> {
+    for on in [true, false] {
+        let what = if on { "with task offloads" } else { "without task offloads" };
+        let mut session = session(&OURS, MTU)?;
+        turn(&mut session, on)?;
+        session.load()?;
+        until_reached(&LINUX, &OURS.address())?;
+        for address in [LINUX.address(), format!("[{}]", LINUX.address_v6())] {
+            let filter = format!("udp port 4789 and src host {}", OURS.underlay());
+            let at = format!("{address}:5001");
+            let sent = captured(&LINUX, "wire", &filter, || stream_at(&program(), &OURS, &LINUX, &at, 16 * MEBIBYTE));
+            let judged = sent.and_then(|(file, _)| are_right(&file));
+            tally.check(&format!("{what} a stream to {address} is of right segments"), judged);
+        }
+        let report = session.unload()?;
+        tally.check(&format!("{what} softndk.sys leaves nothing"), is_clean(&report));
+        tally.check(&format!("{what} TCP/IP leaves as much to it"), left(&session, on));
+    }
+    Ok(())
+}
+
+/// Each TCP segment has right checksums, and fits into the network.
+fn are_right(file: &PathBuf) -> Result<()> {
+    let segments = frames(file, "vxlan && tcp")?;
+    let good = frames(file, "vxlan && tcp.checksum.status == 1 && !(ip.checksum.status == 0)")?;
+    let long = frames(file, &format!("frame.len > {}", MTU + 14))?;
+    ensure!(segments > 5000 && good == segments && long == 0, "{segments} segments, {good} right, {long} too long");
+    Ok(())
+}
+
+/// What the stand-in for NDIS has seen: large sends, and checksums, or none of them.
+fn left(session: &Session, on: bool) -> Result<()> {
+    let log = session.log()?;
+    let line = log.lines().rev().find_map(|line| line.split_once("ndis: left to the miniport: "));
+    let (_, counts) = line.context("the stand-in does not say what was left")?;
+    let counts = counts.split(' ').map_while(|count| count.parse().ok()).collect::<Vec<u64>>();
+    let [large, checksums] = counts[..] else { anyhow::bail!("not two numbers: {counts:?}") };
+    ensure!((large > 100) == on && (checksums > 10) == on, "{large} large sends, {checksums} checksums");
+    Ok(())
+}
