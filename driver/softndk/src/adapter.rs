@@ -33,7 +33,7 @@ pub(crate) struct Adapter {
     mtu: AtomicU32,
     /// Set in the initialisation if the parameters name peers, taken by the halt.
     cable: SpinLock<Option<Arc<Cable, Windows>>, Windows>,
-    pub(crate) offloads: Offloads,
+    pub(crate) offloads: Arc<Offloads, Windows>,
     /// OID_GEN_CURRENT_LOOKAHEAD.
     pub(crate) lookahead: AtomicU32,
     rdma: RdmaState,
@@ -73,7 +73,7 @@ impl Adapter {
             traffic: Arc::try_new(Traffic::new(miniport)).map_err(|_| NDIS_STATUS_RESOURCES)?,
             mtu: AtomicU32::new(0),
             cable: SpinLock::<_, Windows>::new(None),
-            offloads: Offloads::new(),
+            offloads: Arc::try_new(Offloads::new()).map_err(|_| NDIS_STATUS_RESOURCES)?,
             lookahead: AtomicU32::new(0),
             rdma: RdmaState::new(miniport)?,
             provider: Provider::new(&[])?,

@@ -7,7 +7,7 @@
 //! pause, and when NDIS has returned the lists that it indicated.
 #![expect(unsafe_code, reason = "handlers that NDIS calls, on structures that NDIS owns")]
 
-use core::{ffi::c_void, ptr, slice};
+use core::{ffi::c_void, mem, ptr, slice};
 
 use ndk_abi::{
     ndis::{
@@ -21,7 +21,7 @@ use ndk_abi::{
         NDIS_STATUS_PAUSED, NDIS_STATUS_RESOURCES, STATUS_PENDING, STATUS_SUCCESS,
     },
 };
-use platform::{Arc, Passive};
+use platform::{Arc, DISPATCH_LEVEL, Passive};
 use task_offload::{
     checksum::Checksums,
     large_send::{LargeSend, MAX_HEADERS},
@@ -31,8 +31,10 @@ use vxlan::ethernet::HEADER;
 use crate::{
     adapter::Adapter,
     attributes::ETHERNET_HEADER,
-    cable::{Cable, Task},
-    irql::at_dispatch,
+    cable::{Cable, Refused, Task},
+    critical_region::CriticalRegion,
+    irql::{self, at_dispatch},
+    lists::Chain,
     ndis,
     offload::{MAX_OFFLOAD_SIZE, Set},
     platform::Windows,
@@ -53,28 +55,71 @@ pub(crate) unsafe extern "system" fn send(
     let adapter = unsafe { Adapter::from_context(context) };
     let running = adapter.traffic().begin(1);
     let cable = adapter.cable();
-    let mut sent = Frames::default();
+    // A thread that is suspended would keep the slots of its frame.
+    let region = (irql::current() < DISPATCH_LEVEL).then(CriticalRegion::enter);
+    let (mut sent, mut done) = (Frames::default(), Chain::empty());
     let mut next = lists;
     // SAFETY: NDIS gives a valid, null-terminated chain of lists, which this driver owns until it completes them.
     while let Some(list) = unsafe { next.as_mut() } {
-        list.Status = if running {
+        next = mem::replace(&mut list.Next, ptr::null_mut());
+        set_next_frame(list, list.FirstNetBuffer, 0);
+        list.Status = if running { STATUS_SUCCESS } else { NDIS_STATUS_PAUSED };
+        let is_done = match &cable {
+            _ if !running => true,
+            Some(cable) if cable.is_busy() => false,
             // SAFETY: a list of the chain.
-            unsafe { send_list(list, cable.as_ref(), adapter.mtu(), adapter.offloads.current(), &mut sent) }
-        } else {
-            NDIS_STATUS_PAUSED
+            cable => unsafe { send_list(list, cable.as_ref(), adapter.mtu(), adapter.offloads.current(), &mut sent) },
         };
-        next = list.Next;
+        match &cable {
+            // SAFETY: a list of the chain, which is unlinked.
+            Some(cable) if !is_done => unsafe { Cable::wait(cable, list) },
+            // SAFETY: as above.
+            _ => done.append(unsafe { Chain::of(list) }),
+        }
     }
+    drop(region);
     adapter.traffic().sent.add(&sent);
     let is_at_dispatch = flags & NDIS_SEND_FLAGS_DISPATCH_LEVEL != 0;
     let flags = if is_at_dispatch { NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL } else { 0 };
-    // SAFETY: the chain that NDIS gave, complete and unchanged but for its statuses.
-    unsafe { ndis::NdisMSendNetBufferListsComplete(adapter.miniport(), lists, flags) };
+    // SAFETY: lists that NDIS gave.
+    unsafe { complete(adapter.miniport(), done, flags) };
     if running {
         adapter.traffic().end(1);
     }
     // The halt waits for this reference, and an unload may follow: see `at_dispatch`.
     at_dispatch(move || drop(cable));
+}
+
+/// Gives NDIS lists back. IRQL <= DISPATCH, and exactly so if the flags say so.
+///
+/// # Safety
+/// The driver owns the lists, and the adapter is not halted before the return.
+pub(crate) unsafe fn complete(miniport: NDIS_HANDLE, lists: Chain, flags: u32) {
+    let mut next = lists.first;
+    // SAFETY: a list of the chain.
+    while let Some(list) = unsafe { next.as_mut() } {
+        if Asked::of(list).is_large_send()
+            && let Some(info) = list.NetBufferListInfo.get_mut(TcpLargeSendNetBufferListInfo)
+        {
+            let complete = NDIS_TCP_LARGE_SEND_OFFLOAD_NET_BUFFER_LIST_INFO::COMPLETE;
+            *info = ptr::without_provenance_mut(complete.0 as usize);
+        }
+        next = list.Next;
+    }
+    if !lists.first.is_null() {
+        // SAFETY: by contract; the lists are unchanged but for what is the miniport's to write.
+        unsafe { ndis::NdisMSendNetBufferListsComplete(miniport, lists.first, flags) };
+    }
+}
+
+/// The frame of a list that is sent next, and the place of the peer that is to have it next, in the fields of the list that are the miniport's.
+fn next_frame(list: &NET_BUFFER_LIST) -> (*mut NET_BUFFER, usize) {
+    let [frame, peer] = list.MiniportReserved;
+    (frame.cast(), peer.addr())
+}
+
+fn set_next_frame(list: &mut NET_BUFFER_LIST, frame: *mut NET_BUFFER, peer: usize) {
+    list.MiniportReserved = [frame.cast(), ptr::without_provenance_mut(peer)];
 }
 
 /// What the transport leaves to the miniport for the frames of a list.
@@ -102,58 +147,64 @@ impl Asked {
         !self.is_large_send() && !self.checksums.asks(Info::IP_HEADER_CHECKSUM | Info::TCP_CHECKSUM)
     }
 
-    /// The task of a frame of `length` bytes that begins with `start`. `None`: the frame is not as the transport says.
+    /// What becomes of a frame of `length` bytes that begins with `start`. `None`: the frame is not as the transport says.
     fn task<'a>(self, start: &'a [u8], length: u32, mtu: u32) -> Option<Task<'a>> {
         use NDIS_TCP_IP_CHECKSUM_NET_BUFFER_LIST_INFO as Info;
         let length = length as usize;
-        if !self.is_large_send() {
-            let tcp = self.checksums.asks(Info::TCP_CHECKSUM).then(|| self.checksums.tcp_header_offset());
-            let ipv4_header = self.checksums.asks(Info::IP_HEADER_CHECKSUM);
-            return Checksums::new(start, length, ipv4_header, tcp).map(Task::Checksums);
+        if self.is_large_send() {
+            let info = self.large_send;
+            let large = LargeSend::new(start, length, info.tcp_header_offset(), info.mss(), info.is_ipv6())?;
+            let task = Task::LargeSend(large);
+            return (task.length(0) <= mtu.saturating_add(ETHERNET_HEADER) as usize).then_some(task);
         }
-        let info = self.large_send;
-        let large = LargeSend::new(start, length, info.tcp_header_offset(), info.mss(), info.is_ipv6())?;
-        let longest = large.headers().saturating_add(large.payload(0));
-        (longest <= mtu.saturating_add(ETHERNET_HEADER) as usize).then_some(Task::LargeSend(large))
+        let ipv4_header = self.checksums.asks(Info::IP_HEADER_CHECKSUM);
+        let tcp = self.checksums.asks(Info::TCP_CHECKSUM).then(|| self.checksums.tcp_header_offset());
+        let checksums = match (ipv4_header, tcp) {
+            (false, None) => None,
+            _ => Some(Checksums::new(start, length, ipv4_header, tcp)?),
+        };
+        Some(Task::Frame { length, checksums })
     }
 }
 
-/// Sends and counts the frames of a list. Returns the status of the first frame that failed. A large send while these are off is dropped
-/// ("Offloading the Segmentation of Large TCP Packets").
+/// Sends and counts the frames of a list, from the one that is next; its status becomes that of the first frame that failed. False: the next frame
+/// waits for slots of the cable. While large sends are off a list that asks for one is dropped ("Offloading the Segmentation of Large TCP Packets").
 ///
 /// # Safety
 /// `list` and its frames are valid, and this driver owns them until it completes the list.
-unsafe fn send_list(
+pub(crate) unsafe fn send_list(
     list: &mut NET_BUFFER_LIST,
     cable: Option<&Arc<Cable, Windows>>,
     mtu: u32,
     offloads: Set,
     sent: &mut Frames,
-) -> NDIS_STATUS {
-    let mut status = STATUS_SUCCESS;
+) -> bool {
     let asked = Asked::of(list);
-    if asked.is_large_send() {
-        if let Some(info) = list.NetBufferListInfo.get_mut(TcpLargeSendNetBufferListInfo) {
-            let complete = NDIS_TCP_LARGE_SEND_OFFLOAD_NET_BUFFER_LIST_INFO::COMPLETE;
-            *info = ptr::without_provenance_mut(complete.0 as usize);
-        }
-        let wanted = if asked.large_send.is_ipv6() { Set::LARGE_SEND_IPV6 } else { Set::LARGE_SEND_IPV4 };
-        if !asked.large_send.is_version_2() || !offloads.has(wanted) {
-            sent.discards = sent.discards.wrapping_add(1);
-            return NDIS_STATUS_NOT_SUPPORTED;
-        }
+    let wanted = if asked.large_send.is_ipv6() { Set::LARGE_SEND_IPV6 } else { Set::LARGE_SEND_IPV4 };
+    let is_allowed = asked.large_send.is_version_2() && offloads.has(wanted);
+    if asked.is_large_send() && !is_allowed && next_frame(list) == (list.FirstNetBuffer, 0) {
+        sent.discards = sent.discards.wrapping_add(1);
+        list.Status = NDIS_STATUS_NOT_SUPPORTED;
+        return true;
     }
-    let mut frame = list.FirstNetBuffer;
-    while !frame.is_null() {
+    loop {
+        let (frame, mut peer) = next_frame(list);
+        if frame.is_null() {
+            return true;
+        }
         // SAFETY: a frame of the list, by contract.
-        let of_frame = unsafe { send_frame(frame, cable, mtu, asked, sent) };
-        if status == STATUS_SUCCESS {
-            status = of_frame;
+        match unsafe { send_frame(frame, cable, mtu, asked, &mut peer, sent) } {
+            Ok(()) => {}
+            Err(Refused::NoSlots) => {
+                set_next_frame(list, frame, peer);
+                return false;
+            }
+            Err(Refused::Status(status)) if list.Status == STATUS_SUCCESS => list.Status = status,
+            Err(Refused::Status(_)) => {}
         }
         // SAFETY: as above.
-        frame = unsafe { (*frame).Next };
+        set_next_frame(list, unsafe { (*frame).Next }, 0);
     }
-    status
 }
 
 /// Checks a frame, sends it over the cable, if there is one, and counts it.
@@ -165,14 +216,15 @@ unsafe fn send_frame(
     cable: Option<&Arc<Cable, Windows>>,
     mtu: u32,
     asked: Asked,
+    peer: &mut usize,
     sent: &mut Frames,
-) -> NDIS_STATUS {
+) -> Result<(), Refused> {
     // SAFETY: valid, by contract.
     let length = unsafe { (*frame).DataLength };
     let longest = if asked.is_large_send() { LONGEST_LARGE_SEND } else { mtu.saturating_add(ETHERNET_HEADER) };
     if !(ETHERNET_HEADER..=longest).contains(&length) {
         sent.errors = sent.errors.wrapping_add(1);
-        return NDIS_STATUS_INVALID_LENGTH;
+        return Err(Refused::Status(NDIS_STATUS_INVALID_LENGTH));
     }
     let needed = if asked.is_nothing() { ETHERNET_HEADER } else { length.min(MAX_HEADERS as u32) };
     let mut storage = [0_u8; MAX_HEADERS];
@@ -180,34 +232,26 @@ unsafe fn send_frame(
     let start = unsafe { ndis::NdisGetDataBuffer(frame, needed, storage.as_mut_ptr().cast(), 1, 0) };
     if start.is_null() {
         sent.discards = sent.discards.wrapping_add(1);
-        return NDIS_STATUS_RESOURCES;
+        return Err(Refused::Status(NDIS_STATUS_RESOURCES));
     }
     // SAFETY: as many bytes, in the frame or in `storage`.
     let start = unsafe { slice::from_raw_parts(start.cast_const().cast::<u8>(), needed as usize) };
-    let Some((header, _)) = start.split_first_chunk::<HEADER>() else { return NDIS_STATUS_INVALID_LENGTH };
-    let task = if asked.is_nothing() { Some(Task::Nothing) } else { asked.task(start, length, mtu) };
-    let Some(task) = task else {
+    let header = start.first_chunk::<HEADER>();
+    let Some((header, task)) = header.zip(asked.task(start, length, mtu)) else {
         sent.errors = sent.errors.wrapping_add(1);
-        return NDIS_STATUS_INVALID_DATA;
-    };
-    let (frames, octets) = match &task {
-        // Each segment has the headers.
-        Task::LargeSend(large) => {
-            let more = (large.segments() as u64).saturating_sub(1).wrapping_mul(large.headers() as u64);
-            (large.segments() as u64, u64::from(length).wrapping_add(more))
-        }
-        _ => (1, length.into()),
+        return Err(Refused::Status(NDIS_STATUS_INVALID_DATA));
     };
     if let Some(cable) = cable {
         // SAFETY: by contract.
-        if let Err(status) = unsafe { Cable::send(cable, frame, header, length, &task) } {
-            sent.discards = sent.discards.wrapping_add(1);
-            return status;
-        }
+        unsafe { Cable::send(cable, frame, header, &task, peer) }.inspect_err(|refused| {
+            if let Refused::Status(_) = refused {
+                sent.discards = sent.discards.wrapping_add(1);
+            }
+        })?;
     }
     let [a, b, c, d, e, f, ..] = *header;
-    sent.count(Kind::of([a, b, c, d, e, f]), frames, octets);
-    STATUS_SUCCESS
+    sent.count(Kind::of([a, b, c, d, e, f]), task.segments() as u64, task.octets() as u64);
+    Ok(())
 }
 
 /// `MiniportReturnNetBufferLists`. <= DISPATCH_LEVEL.
@@ -222,7 +266,7 @@ pub(crate) unsafe extern "system" fn return_lists(context: NDIS_HANDLE, lists: *
     }
 }
 
-/// `MiniportCancelSend`: does nothing, as `send` completes all lists before it returns. <= DISPATCH_LEVEL.
+/// `MiniportCancelSend`: does nothing. A list waits for datagrams that Winsock Kernel has, and for no peer. <= DISPATCH_LEVEL.
 pub(crate) unsafe extern "system" fn cancel_send(_context: NDIS_HANDLE, _id: *mut c_void) {}
 
 /// `MiniportPause`. PASSIVE_LEVEL. RDMA traffic continues: NetEventNDKDisable ends it, a pause does not.
@@ -232,7 +276,14 @@ pub(crate) unsafe extern "system" fn pause(
 ) -> NDIS_STATUS {
     // SAFETY: the context of this adapter, which NDIS does not halt during a pause.
     let adapter = unsafe { Adapter::from_context(context) };
-    if adapter.traffic().pause() { STATUS_SUCCESS } else { STATUS_PENDING }
+    let cable = adapter.cable();
+    let is_paused = adapter.traffic().pause();
+    if let Some(cable) = &cable {
+        Cable::pause(cable);
+    }
+    // As in `send`.
+    at_dispatch(move || drop(cable));
+    if is_paused { STATUS_SUCCESS } else { STATUS_PENDING }
 }
 
 /// `MiniportRestart`. PASSIVE_LEVEL. NDIS also restarts an adapter when TCP/IP has bound to it.

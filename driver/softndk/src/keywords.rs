@@ -23,12 +23,11 @@ pub(crate) const CRC: Flag = Flag { name: "Crc", default: false };
 pub(crate) const SEND_TIMEOUT: Number = Number { name: "SendTimeout", default: 4, min: 0, max: 3600 };
 /// Bytes of the largest frame, with its Ethernet header. With a cable: of the largest frame of the network that carries the cable.
 pub(crate) const JUMBO_PACKET: Number = Number { name: "*JumboPacket", default: 1514, min: 1514, max: 9014 };
-/// Whether the adapter writes the checksums of IPv4 headers, and of TCP: 1 and 3 say so, as 2 is for received frames only. These and large sends are
-/// for an adapter with a cable.
+/// Whether an adapter with a cable writes the checksums of IPv4 headers and of TCP that are sent: 1 and 3. 0 and 2 (received frames only): it does not.
 pub(crate) const IP_CHECKSUM_IPV4: Number = Number { name: "*IPChecksumOffloadIPv4", default: 1, min: 0, max: 3 };
 pub(crate) const TCP_CHECKSUM_IPV4: Number = Number { name: "*TCPChecksumOffloadIPv4", default: 1, min: 0, max: 3 };
 pub(crate) const TCP_CHECKSUM_IPV6: Number = Number { name: "*TCPChecksumOffloadIPv6", default: 1, min: 0, max: 3 };
-/// Whether the adapter divides large TCP segments.
+/// Whether an adapter with a cable divides large TCP segments.
 pub(crate) const LSO_V2_IPV4: Flag = Flag { name: "*LsoV2IPv4", default: true };
 pub(crate) const LSO_V2_IPV6: Flag = Flag { name: "*LsoV2IPv6", default: true };
 /// The adapter's Ethernet address, which NdisReadNetworkAddress reads.

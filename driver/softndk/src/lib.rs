@@ -31,6 +31,7 @@ mod irp;
 mod irql;
 mod keywords;
 mod lifecycle;
+mod lists;
 mod mutex;
 mod ndis;
 mod ndk;

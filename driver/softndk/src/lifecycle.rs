@@ -60,7 +60,14 @@ fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<
     let permanent = cable.map_or_else(|| attributes::mac_address(luid), cable::Parameters::mac_address);
     let addresses = MacAddresses { permanent, current: configuration.network_address.unwrap_or(permanent) };
     if let Some(parameters) = cable {
-        let cable = Cable::new(miniport, luid, addresses.current, parameters, adapter.traffic().clone());
+        let cable = Cable::new(
+            miniport,
+            luid,
+            addresses.current,
+            parameters,
+            adapter.offloads.clone(),
+            adapter.traffic().clone(),
+        );
         adapter.add_cable(cable.map_err(|_| NDIS_STATUS_RESOURCES)?);
     }
     let mtu = cable.map_or(configuration.mtu, cable::Parameters::mtu);

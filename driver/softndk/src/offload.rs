@@ -18,8 +18,8 @@ use ndk_abi::{
 };
 use zerocopy::FromZeros;
 
-/// Bytes of a large send's TCP payload, at most: fewer than the cable's 256 datagrams hold.
-pub(crate) const MAX_OFFLOAD_SIZE: u32 = 0xF000;
+/// Bytes of a large send's TCP payload, at most.
+pub(crate) const MAX_OFFLOAD_SIZE: u32 = 0xFFFF;
 /// The fewest segments of a large send.
 const MIN_SEGMENTS: u32 = 2;
 
@@ -85,14 +85,14 @@ pub(crate) fn capabilities() -> NDIS_OFFLOAD {
 
 /// The offloads of an adapter. OID requests, which come one at a time, change them; sends read them.
 pub(crate) struct Offloads {
-    /// Those that keywords and OID_TCP_OFFLOAD_PARAMETERS have turned on.
+    /// The offloads that keywords and OID_TCP_OFFLOAD_PARAMETERS have turned on.
     configured: AtomicU8,
-    /// Those that OID_OFFLOAD_ENCAPSULATION has not turned off.
+    /// The offloads that OID_OFFLOAD_ENCAPSULATION has not turned off.
     active: AtomicU8,
 }
 
 impl Offloads {
-    /// None, until [`Self::start`].
+    /// No offload is on until [`Self::start`].
     pub(crate) const fn new() -> Self {
         Self { configured: AtomicU8::new(0), active: AtomicU8::new(0) }
     }
@@ -103,7 +103,7 @@ impl Offloads {
         self.active.store(Set::ALL.0, Ordering::Relaxed);
     }
 
-    /// Those that are on.
+    /// The offloads that are on.
     pub(crate) fn current(&self) -> Set {
         Set(self.configured.load(Ordering::Relaxed) & self.active.load(Ordering::Relaxed))
     }
@@ -113,7 +113,7 @@ impl Offloads {
         if parameters.Header.Type != NDIS_OBJECT_TYPE_DEFAULT || parameters.Header.Revision == 0 {
             return Err(NDIS_STATUS_INVALID_DATA);
         }
-        let mut configured = Set(self.configured.load(Ordering::Relaxed));
+        let (mut on, mut off) = (Set::NONE, Set::NONE);
         for (set, setting) in [
             (Set::IPV4_CHECKSUM, parameters.IPv4Checksum),
             (Set::TCP_CHECKSUM_IPV4, parameters.TCPIPv4Checksum),
@@ -123,10 +123,10 @@ impl Offloads {
                 NDIS_OFFLOAD_PARAMETERS_NO_CHANGE => {}
                 // No checksum of a received frame is offloaded.
                 NDIS_OFFLOAD_PARAMETERS_TX_RX_ENABLED | NDIS_OFFLOAD_PARAMETERS_TX_ENABLED_RX_DISABLED => {
-                    configured = configured.with(set, true);
+                    on = on.with(set, true);
                 }
                 NDIS_OFFLOAD_PARAMETERS_TX_RX_DISABLED | NDIS_OFFLOAD_PARAMETERS_RX_ENABLED_TX_DISABLED => {
-                    configured = configured.with(set, false);
+                    off = off.with(set, true);
                 }
                 _ => return Err(NDIS_STATUS_INVALID_DATA),
             }
@@ -136,18 +136,21 @@ impl Offloads {
         {
             match u32::from(setting) {
                 NDIS_OFFLOAD_PARAMETERS_NO_CHANGE => {}
-                NDIS_OFFLOAD_PARAMETERS_LSOV2_ENABLED => configured = configured.with(set, true),
-                NDIS_OFFLOAD_PARAMETERS_LSOV2_DISABLED => configured = configured.with(set, false),
+                NDIS_OFFLOAD_PARAMETERS_LSOV2_ENABLED => on = on.with(set, true),
+                NDIS_OFFLOAD_PARAMETERS_LSOV2_DISABLED => off = off.with(set, true),
                 _ => return Err(NDIS_STATUS_INVALID_DATA),
             }
         }
+        let configured = Set(self.configured.load(Ordering::Relaxed)).with(off, false).with(on, true);
         self.configured.store(configured.0, Ordering::Relaxed);
+        // What is turned on is active too ("OID_TCP_OFFLOAD_PARAMETERS"), even if no transport has set the encapsulation.
+        self.active.fetch_or(on.0, Ordering::Relaxed);
         Ok(())
     }
 
     /// OID_OFFLOAD_ENCAPSULATION. NDIS_STATUS_INVALID_PARAMETER: not for Ethernet, or no documented setting; nothing has changed.
     pub(crate) fn set_encapsulation(&self, encapsulation: &NDIS_OFFLOAD_ENCAPSULATION) -> Result<(), NDIS_STATUS> {
-        if encapsulation.Header.Type != NDIS_OBJECT_TYPE_OFFLOAD_ENCAPSULATION {
+        if encapsulation.Header.Type != NDIS_OBJECT_TYPE_OFFLOAD_ENCAPSULATION || encapsulation.Header.Revision == 0 {
             return Err(NDIS_STATUS_INVALID_PARAMETER);
         }
         let mut active = Set(self.active.load(Ordering::Relaxed));

@@ -40,7 +40,6 @@ use crate::{
     adapter::Adapter,
     attributes::{self, ETHERNET_HEADER, MULTICAST_LIST_SIZE, PACKET_FILTERS, STATISTICS},
     configuration, driver, ndk,
-    offload::Offloads,
     platform::Windows,
     traffic::{Count, Frames},
 };
@@ -76,7 +75,7 @@ pub(crate) static SUPPORTED_OIDS: [u32; 27] = [
     OID_TCP_OFFLOAD_PARAMETERS,
 ];
 
-/// Without the last two, which an adapter without a cable does not support.
+/// [`SUPPORTED_OIDS`] without its last two, which an adapter without a cable does not support.
 pub(crate) fn without_offloads() -> &'static [u32] {
     SUPPORTED_OIDS.split_last_chunk::<2>().map_or(&[], |(others, _)| others)
 }
@@ -215,13 +214,14 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
             }
             ndk::set_state(adapter, enable)
         }
-        OID_OFFLOAD_ENCAPSULATION => {
-            let encapsulation = buffer.take_structure()?;
-            set_offloads(adapter, |offloads| offloads.set_encapsulation(&encapsulation))
+        // Of an adapter without a cable they are not supported.
+        OID_OFFLOAD_ENCAPSULATION if adapter.cable().is_some() => {
+            adapter.offloads.set_encapsulation(&buffer.take_structure()?)?;
+            tell_offloads(adapter)
         }
-        OID_TCP_OFFLOAD_PARAMETERS => {
-            let parameters = buffer.take_structure()?;
-            set_offloads(adapter, |offloads| offloads.set_parameters(&parameters))
+        OID_TCP_OFFLOAD_PARAMETERS if adapter.cable().is_some() => {
+            adapter.offloads.set_parameters(&buffer.take_structure()?)?;
+            tell_offloads(adapter)
         }
         // The virtual link has no parameters, and the adapter no interrupts.
         OID_GEN_LINK_PARAMETERS | OID_GEN_INTERRUPT_MODERATION => Err(NDIS_STATUS_NOT_SUPPORTED),
@@ -229,15 +229,8 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
     }
 }
 
-/// Changes the task offloads, and tells NDIS which are on. NDIS_STATUS_NOT_SUPPORTED: the adapter has no cable.
-fn set_offloads(
-    adapter: &Adapter,
-    change: impl FnOnce(&Offloads) -> Result<(), NDIS_STATUS>,
-) -> Result<(), NDIS_STATUS> {
-    if adapter.cable().is_none() {
-        return Err(NDIS_STATUS_NOT_SUPPORTED);
-    }
-    change(&adapter.offloads)?;
+/// Tells NDIS which task offloads are on now.
+fn tell_offloads(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
     attributes::indicate_offloads(adapter.miniport(), adapter.offloads.current());
     Ok(())
 }

@@ -7,7 +7,8 @@ use ndk_abi::ndis::NDIS_HANDLE;
 
 use crate::ndis::{self, Handle};
 
-/// Set while the adapter is paused; the bits below count the sends in progress, and the received frames that NDIS has not returned.
+/// Set while the adapter is paused; the bits below count the sends in progress, the lists that wait for slots of the cable, and the received frames
+/// that NDIS has not returned.
 const PAUSED: u32 = 1 << 31;
 
 /// To whom a frame is addressed.

@@ -7,8 +7,8 @@ use crate::{
     },
 };
 
-/// Bytes of headers, at most: Ethernet's, an IPv6 header with 122 bytes of extensions, and the longest of TCP.
-pub const MAX_HEADERS: usize = 14 + 40 + 122 + 60;
+/// Bytes of headers, at most: Ethernet's, an IPv6 header with 128 bytes of extensions ("Combining Types of Task Offloads"), and the longest of TCP.
+pub const MAX_HEADERS: usize = 14 + 40 + 128 + 60;
 
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
@@ -18,7 +18,7 @@ const URG: u8 = 0x20;
 /// ECN's Congestion Window Reduced (RFC 3168).
 const CWR: u8 = 0x80;
 
-/// The numbers from which a transport has its IP identifications: the others are of TCP chimneys.
+/// Segments have IP identifications up to this; NDIS reserves the others for TCP chimneys.
 const IDENTIFICATIONS: u16 = 0x7FFF;
 
 /// A large TCP segment.
@@ -62,6 +62,12 @@ impl<'a> LargeSend<'a> {
     #[must_use]
     pub fn segments(&self) -> usize {
         self.payload.div_ceil(self.mss)
+    }
+
+    /// Bytes of all segments, with their headers.
+    #[must_use]
+    pub fn octets(&self) -> usize {
+        self.segments().saturating_mul(self.headers.len()).saturating_add(self.payload)
     }
 
     /// Bytes of payload in a segment.

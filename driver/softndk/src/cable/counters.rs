@@ -55,6 +55,11 @@ pub(super) struct Losses {
 
 impl Losses {
     pub(super) fn count(&self, why: Lost) {
+        self.add(why, 1);
+    }
+
+    /// Counts frames that are lost for one reason.
+    pub(super) fn add(&self, why: Lost, frames: u64) {
         let count = match why {
             Lost::Invalid(why) => return self.invalid.count(why),
             Lost::NoRoom => &self.no_room,
@@ -63,7 +68,7 @@ impl Losses {
             Lost::Paused => &self.paused,
             Lost::LinkDown => &self.link_down,
         };
-        count.add(1);
+        count.add(frames);
     }
 }
 

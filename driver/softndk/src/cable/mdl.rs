@@ -11,7 +11,7 @@ use crate::platform::Windows;
 /// What is left of the bytes.
 pub(super) struct Bytes {
     mdl: *mut MDL,
-    /// The next byte, from the start of `mdl`; or of a later MDL, if there are not as many in this one.
+    /// Bytes from the start of `mdl` to the next byte. They may be past the end of `mdl`: then they count on into the next MDL.
     offset: usize,
 }
 

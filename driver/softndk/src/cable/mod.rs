@@ -1,6 +1,7 @@
 //! The cable: the adapter's Ethernet frames to and from other machines, in UDP datagrams (VXLAN, RFC 7348; crate `vxlan`).
 //!
-//! `transmit` copies each frame behind a VXLAN header and queues the datagram, for each peer that is to have it. `receive` copies the frame of each
+//! `transmit` copies each frame, or the segments of a large send (`task`), behind a VXLAN header and queues the datagrams, for each peer that is to
+//! have them; `waiting` has the lists for which there is no room yet. `receive` copies the frame of each
 //! datagram into a list of NDIS's, and queues the list. A run of the cable's deferred call gives the datagrams to Winsock Kernel, and indicates the
 //! lists. The adapter has a cable if its parameters name peers. The cable's socket is bound to `CableLocal`; the link is up while another interface
 //! of this machine has that address (`opener`). `show` answers IOCTL_SOFTNDK_CABLE.
@@ -11,7 +12,9 @@ mod mdl;
 mod opener;
 mod receive;
 mod show;
+mod task;
 mod transmit;
+mod waiting;
 
 use core::{
     ffi::c_void,
@@ -24,14 +27,17 @@ use ndk_abi::{
     describe::ZeroInit,
     ndis::{
         NDIS_HANDLE, NDIS_PACKET_TYPE_ALL_MULTICAST, NDIS_PACKET_TYPE_BROADCAST, NDIS_PACKET_TYPE_DIRECTED,
-        NDIS_PACKET_TYPE_MULTICAST, NDIS_PACKET_TYPE_PROMISCUOUS, NET_BUFFER, NET_BUFFER_LIST,
+        NDIS_PACKET_TYPE_MULTICAST, NDIS_PACKET_TYPE_PROMISCUOUS, NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL, NET_BUFFER,
+        NET_BUFFER_LIST,
     },
     sockaddr::{AF_INET, AF_INET6, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6, SOCKADDR_INET},
-    status::{NDIS_STATUS, NDIS_STATUS_MEDIA_DISCONNECTED, NDIS_STATUS_RESOURCES, NTSTATUS, STATUS_SUCCESS},
+    status::{
+        NDIS_STATUS, NDIS_STATUS_MEDIA_DISCONNECTED, NDIS_STATUS_PAUSED, NDIS_STATUS_RESOURCES, NTSTATUS,
+        STATUS_SUCCESS,
+    },
     wsk::{WSK_CLIENT_DATAGRAM_DISPATCH, WSK_DATAGRAM_INDICATION},
 };
 use platform::{Arc, Deferred, Dispatch, Event, OutOfMemory, Passive, RunDeferred, RunTimer, Slice, SpinLock, Timer};
-use task_offload::{checksum::Checksums, large_send::LargeSend};
 use vxlan::{
     ethernet::{EthernetHeader, HEADER, MacAddress},
     fdb::{EMPTY, Fdb, SETS, Set},
@@ -42,6 +48,9 @@ use vxlan::{
 use wdk_sys::ntddk::KeQueryUnbiasedInterruptTime;
 
 use crate::{
+    datapath,
+    lists::Chain,
+    offload::Offloads,
     platform::Windows,
     traffic::{Frames, Kind, Traffic},
     wsk::datagram::DatagramSocket,
@@ -50,10 +59,14 @@ use counters::{Counters, Lost};
 use mdl::Bytes;
 use opener::Opener;
 use receive::Receive;
+pub(crate) use task::Task;
 use transmit::Transmit;
+use waiting::Waiting;
 
 /// Datagrams that one run gives to Winsock Kernel.
 const SENDS_PER_RUN: usize = 64;
+/// Lists that waited for slots with which one run goes on.
+const LISTS_PER_RUN: usize = 64;
 
 /// Bytes in an IPv4 and in an IPv6 header, and in a UDP header.
 const IPV4: u32 = 20;
@@ -84,11 +97,11 @@ impl Parameters {
     }
 }
 
-/// What the transport leaves to the miniport for a frame.
-pub(crate) enum Task<'a> {
-    Nothing,
-    Checksums(Checksums),
-    LargeSend(LargeSend<'a>),
+/// Why a frame was not queued.
+pub(crate) enum Refused {
+    /// Fewer slots are free than it needs: it can be queued later.
+    NoSlots,
+    Status(NDIS_STATUS),
 }
 
 /// The cable of an adapter.
@@ -101,6 +114,8 @@ pub(crate) struct Cable {
     state: SpinLock<State, Windows>,
     transmit: Transmit,
     receive: Receive,
+    waiting: Waiting,
+    offloads: Arc<Offloads, Windows>,
     traffic: Arc<Traffic, Windows>,
     opener: Opener,
     deferred: Deferred<Windows>,
@@ -145,6 +160,7 @@ impl Cable {
         luid: u64,
         address: MacAddress,
         parameters: &Parameters,
+        offloads: Arc<Offloads, Windows>,
         traffic: Arc<Traffic, Windows>,
     ) -> Result<Arc<Self, Windows>, OutOfMemory> {
         let Parameters { peers, local, vni, .. } = parameters;
@@ -152,7 +168,7 @@ impl Cable {
         let vtep = Vtep::new(*vni, address, parameters.mtu() as usize, peers.clone(), fdb);
         let length = (parameters.mtu() as usize).saturating_add(HEADER).saturating_add(header::HEADER);
         let counters = Arc::try_new(Counters::new(peers.iter().count())?)?;
-        let transmit = Transmit::new(length, vtep.header(), counters.clone())?;
+        let transmit = Transmit::new(length, vtep.header())?;
         let mut addresses = Slice::filled(peers.iter().count(), SOCKADDR_INET::ZERO)?;
         for (place, (_, address)) in addresses.iter_mut().zip(peers.iter()) {
             *place = SOCKADDR_INET::new((address, local.port()).into());
@@ -165,6 +181,8 @@ impl Cable {
             state: SpinLock::<_, Windows>::new(State { vtep, socket: None }),
             transmit,
             receive: Receive::new(miniport, length)?,
+            waiting: Waiting::new(),
+            offloads,
             traffic,
             opener: Opener::new(miniport, luid, *local)?,
             deferred: Deferred::default(),
@@ -179,7 +197,7 @@ impl Cable {
     /// Closes the cable, and waits until no other thread has it. The adapter is paused, and not restarted after this.
     pub(crate) fn close(this: Arc<Self, Windows>, passive: &Passive<'_>) {
         Opener::stop(&this, passive);
-        this.close_socket(passive);
+        Self::close_socket(&this, passive);
         Deferred::schedule(&this);
         this.transmit.drain(passive);
         let gone = this.gone.0.clone();
@@ -213,9 +231,11 @@ impl Cable {
     }
 
     /// Closes the socket, if there is one.
-    fn close_socket(&self, passive: &Passive<'_>) {
-        let socket = self.state.lock().socket.take();
+    fn close_socket(this: &Arc<Self, Windows>, passive: &Passive<'_>) {
+        let socket = this.state.lock().socket.take();
         let Some(socket) = socket else { return };
+        // Lists that wait end now.
+        Deferred::schedule(this);
         let (kernel, unused) = (socket.kernel.clone(), socket.unused.0.clone());
         drop(socket);
         // A run may use the socket still.
@@ -224,8 +244,8 @@ impl Cable {
         unsafe { kernel.close(passive) };
     }
 
-    /// Queues a frame of `length` bytes, or its segments, for the peers that are to have it. NDIS_STATUS_MEDIA_DISCONNECTED: the link is down;
-    /// NDIS_STATUS_RESOURCES: the frame, or a segment, was dropped. IRQL <= DISPATCH.
+    /// Queues a frame for the peers that are to have it, from the place `next` in the list of peers on, which moves. NDIS_STATUS_MEDIA_DISCONNECTED: the
+    /// link is down; NDIS_STATUS_RESOURCES: the frame was dropped, or some of its segments were. IRQL <= DISPATCH.
     ///
     /// # Safety
     /// `frame` is valid, and this driver owns it.
@@ -233,72 +253,107 @@ impl Cable {
         this: &Arc<Self, Windows>,
         frame: *mut NET_BUFFER,
         start: &[u8; HEADER],
-        length: u32,
         task: &Task<'_>,
-    ) -> Result<(), NDIS_STATUS> {
-        let (longest, segments) = match task {
-            Task::LargeSend(large) => (large.headers().saturating_add(large.payload(0)), large.segments() as u64),
-            _ => (length as usize, 1),
-        };
+        next: &mut usize,
+    ) -> Result<(), Refused> {
+        let lost = &this.counters.lost_out;
         let state = this.state.lock();
-        let destination = state.vtep.destination(start, longest, seconds());
+        let destination = state.vtep.destination(start, task.length(0), seconds());
         let is_open = state.socket.is_some();
         drop(state);
         if !is_open {
-            this.counters.lost_out.count(Lost::LinkDown);
-            return Err(NDIS_STATUS_MEDIA_DISCONNECTED);
+            lost.count(Lost::LinkDown);
+            return Err(Refused::Status(NDIS_STATUS_MEDIA_DISCONNECTED));
         }
         let destination = destination.map_err(|why| {
-            this.counters.lost_out.count(Lost::Invalid(why));
-            NDIS_STATUS_RESOURCES
+            lost.count(Lost::Invalid(why));
+            Refused::Status(NDIS_STATUS_RESOURCES)
         })?;
-        let mut is_queued = false;
-        for place in (0..this.peers.len()).filter(|place| destination.is(*place)) {
-            // SAFETY: by contract.
-            match unsafe { this.queue(frame, length as usize, task, place) } {
-                Ok(()) => is_queued = true,
-                Err(why) => this.counters.lost_out.count(why),
+        // SAFETY: valid, by contract.
+        let frame = unsafe { &*frame };
+        let offset = (frame.CurrentMdlOffset as usize).saturating_add(task.headers());
+        let (segments, mut is_whole) = (task.segments(), true);
+        while *next < this.peers.len() {
+            if destination.is(*next) {
+                let Some(mut slots) = this.transmit.take(segments) else { return Err(Refused::NoSlots) };
+                // SAFETY: as above; NDIS leaves the frame's memory locked until the driver completes the send.
+                let mut bytes = unsafe { Bytes::new(frame.CurrentMdl, offset) };
+                for segment in 0..segments {
+                    let written =
+                        slots.queue(task.length(segment), *next, |room| task.write(segment, &mut bytes, room));
+                    if let Err(why) = written {
+                        lost.add(why, segments.saturating_sub(segment) as u64);
+                        is_whole = false;
+                        break;
+                    }
+                }
+                drop(slots);
+                Deferred::schedule(this);
             }
+            *next = next.saturating_add(1);
         }
-        // Some segments of a large send may be queued even if others were dropped.
-        Deferred::schedule(this);
-        if !is_queued {
-            return Err(NDIS_STATUS_RESOURCES);
+        if !is_whole {
+            return Err(Refused::Status(NDIS_STATUS_RESOURCES));
         }
-        this.counters.frames_out.add(segments);
+        this.counters.frames_out.add(segments as u64);
         Ok(())
     }
 
-    /// Queues a frame for the peer with this place in the list, or its segments until one is dropped: then the rest is.
+    /// Whether lists wait for slots. A list that is sent now waits behind them.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Has the lists that wait end, as the adapter is paused.
+    pub(crate) fn pause(this: &Arc<Self, Windows>) {
+        Deferred::schedule(this);
+    }
+
+    /// Keeps a list until its frames have slots.
     ///
     /// # Safety
-    /// As for [`Self::send`].
-    unsafe fn queue(&self, frame: *mut NET_BUFFER, length: usize, task: &Task<'_>, place: usize) -> Result<(), Lost> {
-        // SAFETY: valid, by contract.
-        let frame = unsafe { &*frame };
-        let before = if let Task::LargeSend(large) = task { large.headers() } else { 0 };
-        let offset = (frame.CurrentMdlOffset as usize).saturating_add(before);
-        // SAFETY: as above; NDIS leaves the frame's memory locked until the driver completes the send.
-        let mut bytes = unsafe { Bytes::new(frame.CurrentMdl, offset) };
-        let mut read = |room: &mut [u8]| if bytes.read(room) { Ok(()) } else { Err(Lost::NotMapped) };
-        let large = match task {
-            Task::LargeSend(large) => large,
-            Task::Nothing => return self.transmit.queue(length, place, read),
-            Task::Checksums(checksums) => {
-                return self.transmit.queue(length, place, |room| {
-                    read(room)?;
-                    checksums.write(room).ok_or(Lost::Invalid(Dropped::Short))
-                });
+    /// The driver owns `list`, whose `Next` is null, and which counts in `Traffic`.
+    pub(crate) unsafe fn wait(this: &Arc<Self, Windows>, list: *mut NET_BUFFER_LIST) {
+        this.traffic.hold();
+        // SAFETY: by contract.
+        unsafe { this.waiting.push(list) };
+        // Slots may have become free before the list waited.
+        Deferred::schedule(this);
+    }
+
+    /// Goes on with the lists that wait, as far as there are slots.
+    fn resume(this: &Arc<Self, Windows>) {
+        let (mut sent, mut done) = (Frames::default(), Chain::empty());
+        for _ in 0..LISTS_PER_RUN {
+            let Some(list) = this.waiting.pop() else { break };
+            // SAFETY: the driver owns the list until it completes it.
+            let waiting = unsafe { &mut *list };
+            // A pause is not to wait for the network.
+            let is_done = if this.traffic.is_paused() {
+                waiting.Status = NDIS_STATUS_PAUSED;
+                true
+            } else {
+                // SAFETY: as above.
+                unsafe { datapath::send_list(waiting, Some(this), this.mtu, this.offloads.current(), &mut sent) }
+            };
+            if !is_done {
+                // SAFETY: the list of `pop`.
+                unsafe { this.waiting.put_back(list) };
+                break;
             }
-        };
-        for segment in 0..large.segments() {
-            let length = large.headers().saturating_add(large.payload(segment));
-            self.transmit.queue(length, place, |room| {
-                read(room.get_mut(large.headers()..).unwrap_or_default())?;
-                large.write_headers(segment, room).ok_or(Lost::Invalid(Dropped::Short))
-            })?;
+            // SAFETY: as above; `pop` has unlinked the list.
+            done.append(unsafe { Chain::of(list) });
         }
-        Ok(())
+        this.waiting.rest();
+        this.traffic.sent.add(&sent);
+        let count = done.count();
+        if count > 0 {
+            // SAFETY: lists that wait count in `Traffic`, so that the adapter is not halted.
+            unsafe { datapath::complete(this.receive.miniport(), done, NDIS_SEND_COMPLETE_FLAGS_DISPATCH_LEVEL) };
+            // Others may have slots now.
+            Deferred::schedule(this);
+            this.traffic.end(count);
+        }
     }
 
     /// Gives queued datagrams to WSK, or drops them if there is no socket.
@@ -310,7 +365,7 @@ impl Cable {
             left = left.saturating_sub(burst.count);
             match (&socket, this.peers.get(burst.to)) {
                 // SAFETY: `socket` keeps the socket open; `close` drains the slots before the cable, with its peers' addresses, goes.
-                (Some(socket), Some(to)) => unsafe { burst.send(&socket.kernel, to) },
+                (Some(socket), Some(to)) => unsafe { burst.send(this, &socket.kernel, to) },
                 _ => {
                     this.counters.lost_out.link_down.add(burst.count as u64);
                     burst.discard();
@@ -431,6 +486,7 @@ impl RunDeferred<Windows> for Cable {
     fn run(this: &Arc<Self, Windows>, _: &Dispatch<'_>) {
         this.indicate();
         Self::transmit(this);
+        Self::resume(this);
     }
 }
 

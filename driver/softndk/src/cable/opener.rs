@@ -151,10 +151,10 @@ impl Opener {
         }
     }
 
-    fn close(&self, cable: &Cable, why: (u32, NTSTATUS), passive: &Passive<'_>) {
+    fn close(&self, cable: &Arc<Cable, Windows>, why: (u32, NTSTATUS), passive: &Passive<'_>) {
         attributes::indicate_link(self.miniport.0, false);
         Self::tell(cable, why);
-        cable.close_socket(passive);
+        Cable::close_socket(cable, passive);
         // The close has waited for the last callback of that socket.
         self.state.lock().dead = false;
     }

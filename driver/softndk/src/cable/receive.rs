@@ -22,7 +22,7 @@ use wdk_sys::ntddk::{IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool};
 use zerocopy::network_endian::U16 as EtherType;
 
 use super::{counters::Lost, mdl::Bytes};
-use crate::{ndis, ndis::Handle, platform::Windows};
+use crate::{lists::Chain, ndis, ndis::Handle, platform::Windows};
 
 /// Frames that wait for NDIS, or are with NDIS, at a time. A frame that finds no list is dropped.
 const LISTS: usize = 256;
@@ -106,71 +106,6 @@ impl Drop for Pool {
     }
 }
 
-/// Lists that are linked by `Next`.
-pub(super) struct Chain {
-    first: *mut NET_BUFFER_LIST,
-    last: *mut NET_BUFFER_LIST,
-    count: usize,
-}
-
-// SAFETY: the owner of the chain owns its lists.
-unsafe impl Send for Chain {}
-
-impl Chain {
-    const fn empty() -> Self {
-        Self { first: null_mut(), last: null_mut(), count: 0 }
-    }
-
-    /// The chain that begins with `first`.
-    ///
-    /// # Safety
-    /// `first` is null or a list of this module's that the caller owns, as are the lists that follow.
-    unsafe fn of(first: *mut NET_BUFFER_LIST) -> Self {
-        let mut chain = Self { first, last: first, count: 0 };
-        let mut next = first;
-        while !next.is_null() {
-            chain.last = next;
-            chain.count = chain.count.saturating_add(1);
-            // SAFETY: a list of the chain, by contract.
-            next = unsafe { (*next).Next };
-        }
-        chain
-    }
-
-    pub(super) fn count(&self) -> u32 {
-        self.count as u32
-    }
-
-    fn append(&mut self, other: Self) {
-        if other.first.is_null() {
-            return;
-        }
-        match self.last {
-            last if last.is_null() => self.first = other.first,
-            // SAFETY: a list of this chain, which is owned.
-            last => unsafe { (*last).Next = other.first },
-        }
-        self.last = other.last;
-        self.count = self.count.saturating_add(other.count);
-    }
-
-    fn pop(&mut self) -> Option<*mut NET_BUFFER_LIST> {
-        let list = self.first;
-        if list.is_null() {
-            return None;
-        }
-        // SAFETY: a list of this chain, which is owned.
-        self.first = unsafe { (*list).Next };
-        // SAFETY: as above.
-        unsafe { (*list).Next = null_mut() };
-        if self.first.is_null() {
-            self.last = null_mut();
-        }
-        self.count = self.count.saturating_sub(1);
-        Some(list)
-    }
-}
-
 /// A free list that was taken for a datagram.
 pub(super) struct Taken(*mut NET_BUFFER_LIST);
 
@@ -213,6 +148,11 @@ impl Receive {
         }
         let (free, queued) = (SpinLock::<_, Windows>::new(free), SpinLock::<_, Windows>::new(Chain::empty()));
         Ok(Self { miniport: Handle(miniport), free, queued, length, _entries: entries, _pool: pool })
+    }
+
+    /// The adapter's handle.
+    pub(super) fn miniport(&self) -> NDIS_HANDLE {
+        self.miniport.0
     }
 
     /// Takes a free list. `None`: all are with NDIS, or on their way.

@@ -1,6 +1,7 @@
 //! Datagrams on their way out: a fixed number of slots, each with a buffer for the longest datagram and a request for Winsock Kernel.
 //!
-//! MiniportSend writes a frame, or a segment of a large send, into a slot and queues it; the cable's run sends it. So WskSendMessages is not called on the stack of a protocol that
+//! MiniportSend takes the slots of a frame, writes the frame or its segments into them and queues them; the cable's run sends them. A list whose frame
+//! finds too few free slots waits (`waiting`). So WskSendMessages is not called on the stack of a protocol that
 //! sends. One call, with the request of the first slot, sends the datagrams that follow one another in the queue and go to one peer. All of their slots
 //! are free when the request has ended.
 #![expect(unsafe_code, reason = "slots that Winsock Kernel has by pointer")]
@@ -8,22 +9,24 @@
 use core::{
     cell::{Cell, UnsafeCell},
     ffi::c_void,
+    mem::ManuallyDrop,
     ptr,
 };
 
 use ndk_abi::{
     describe::ZeroInit, sockaddr::SOCKADDR_INET, softndk_ioctl::SOFTNDK_CABLE_ERROR_SEND, wsk::WSK_BUF_LIST,
 };
-use platform::{Arc, Completion, Event, OutOfMemory, Passive, Slice, SocketError, SpinLock};
+use platform::{Arc, Completion, Deferred, Event, OutOfMemory, Passive, Slice, SocketError, SpinLock};
 use vxlan::{header::HEADER, vtep::Dropped};
 
-use super::counters::{Counters, Lost};
+use super::{Cable, counters::Lost};
 use crate::{
+    irql::at_dispatch,
     platform::Windows,
     wsk::{datagram::DatagramSocket, request::Request},
 };
 
-/// Datagrams that are queued or with WSK at a time. A frame that finds no slot is dropped, as a card whose ring is full does.
+/// Datagrams that are queued or with WSK at a time.
 const SLOTS: usize = 256;
 
 /// A datagram, or the room for one.
@@ -36,9 +39,9 @@ struct Slot {
     datagram: Cell<Option<(usize, usize)>>,
     /// The next slot of a burst.
     next: Cell<*const Self>,
-    /// Of the first slot of a burst: how many slots the burst has, and where `sent` puts them back.
+    /// Of the first slot of a burst: how many slots the burst has, and whose they are, for `sent`.
     count: Cell<usize>,
-    transmit: Cell<*const Transmit>,
+    cable: Cell<*const Cable>,
 }
 
 // SAFETY: one thread at a time uses a slot: the one that has taken the slot out of `free` or `queued`, then the routine of its request.
@@ -82,7 +85,6 @@ impl Places {
 pub(super) struct Transmit {
     slots: Slice<Slot, Windows>,
     state: SpinLock<State, Windows>,
-    counters: Arc<Counters, Windows>,
     drained: Arc<Event<Windows>, Windows>,
 }
 
@@ -91,6 +93,12 @@ struct State {
     queued: Places,
     /// A thread waits for `drained`, which is signalled when all slots are free.
     draining: bool,
+}
+
+/// Slots that were taken for a frame. Those that are left when it is dropped are free again.
+pub(super) struct Taken<'a> {
+    transmit: &'a Transmit,
+    next: *const Slot,
 }
 
 /// Datagrams to one peer that were taken out of the queue.
@@ -104,11 +112,7 @@ pub(super) struct Burst<'a> {
 
 impl Transmit {
     /// Slots for datagrams of `length` bytes at most.
-    pub(super) fn new(
-        length: usize,
-        header: [u8; HEADER],
-        counters: Arc<Counters, Windows>,
-    ) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(length: usize, header: [u8; HEADER]) -> Result<Self, OutOfMemory> {
         let mut failed = None;
         let slots = Slice::from_fn(SLOTS, |place| {
             let mut bytes = Slice::filled(length, 0).unwrap_or_else(|error| {
@@ -126,7 +130,7 @@ impl Transmit {
                 datagram: Cell::new(None),
                 next: Cell::new(ptr::null()),
                 count: Cell::new(0),
-                transmit: Cell::new(ptr::null()),
+                cable: Cell::new(ptr::null()),
             }
         })?;
         if let Some(error) = failed {
@@ -134,30 +138,24 @@ impl Transmit {
         }
         let mut state = State { free: Places::none()?, queued: Places::none()?, draining: false };
         (0..SLOTS).for_each(|place| state.free.push(place));
-        Ok(Self { slots, state: SpinLock::<_, Windows>::new(state), counters, drained: Event::new()? })
+        Ok(Self { slots, state: SpinLock::<_, Windows>::new(state), drained: Event::new()? })
     }
 
-    /// Queues a frame of `length` bytes, which `write` writes, for a peer, unless no slot is free, or `write` fails. IRQL <= DISPATCH.
-    pub(super) fn queue(
-        &self,
-        length: usize,
-        to: usize,
-        write: impl FnOnce(&mut [u8]) -> Result<(), Lost>,
-    ) -> Result<(), Lost> {
-        let place = self.state.lock().free.pop();
-        let Some(slot) = place.and_then(|place| self.slots.get(place)) else { return Err(Lost::NoRoom) };
-        // SAFETY: taken, so no other thread uses the slot.
-        let bytes = unsafe { &mut *slot.bytes.get() };
-        let end = length.saturating_add(HEADER);
-        let written = bytes.get_mut(HEADER..end).map_or(Err(Lost::Invalid(Dropped::Long)), write);
-        if written.is_ok() {
-            slot.datagram.set(Some((end, to)));
-            self.state.lock().queued.push(slot.place);
-        } else {
-            slot.next.set(ptr::null());
-            self.put_back(slot);
+    /// Takes `count` free slots, or all there are if the cable has not as many. `None`: not as many are free now. IRQL <= DISPATCH.
+    pub(super) fn take(&self, count: usize) -> Option<Taken<'_>> {
+        let count = count.min(SLOTS);
+        let mut state = self.state.lock();
+        if state.free.count < count {
+            return None;
         }
-        written
+        let mut next: *const Slot = ptr::null();
+        for _ in 0..count {
+            if let Some(slot) = state.free.pop().and_then(|place| self.slots.get(place)) {
+                slot.next.set(next);
+                next = slot;
+            }
+        }
+        Some(Taken { transmit: self, next })
     }
 
     /// Takes the oldest datagram out of the queue, and those behind it, at most `most` in all, until one goes to another peer.
@@ -212,12 +210,44 @@ impl Transmit {
     }
 }
 
+impl Taken<'_> {
+    /// Queues a datagram of `length` bytes behind the header, which `write` writes, for a peer. The slot is free again if `write` fails, and
+    /// `Lost::NoRoom` says that no slot is left.
+    pub(super) fn queue(
+        &mut self,
+        length: usize,
+        to: usize,
+        write: impl FnOnce(&mut [u8]) -> Result<(), Lost>,
+    ) -> Result<(), Lost> {
+        // SAFETY: null, or a slot that was taken.
+        let Some(slot) = (unsafe { self.next.as_ref() }) else { return Err(Lost::NoRoom) };
+        // SAFETY: taken, so no other thread uses the slot.
+        let bytes = unsafe { &mut *slot.bytes.get() };
+        let end = length.saturating_add(HEADER);
+        bytes.get_mut(HEADER..end).map_or(Err(Lost::Invalid(Dropped::Long)), write)?;
+        self.next = slot.next.get();
+        slot.datagram.set(Some((end, to)));
+        self.transmit.state.lock().queued.push(slot.place);
+        Ok(())
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        // SAFETY: null, or a slot that was taken, and is not used.
+        if let Some(first) = unsafe { self.next.as_ref() } {
+            self.transmit.put_back(first);
+        }
+    }
+}
+
 impl Burst<'_> {
     /// Sends the datagrams.
     ///
     /// # Safety
-    /// The socket is not closed before the return. The slots and the address do not move or go before [`Transmit::drain`] has returned.
-    pub(super) unsafe fn send(self, socket: &DatagramSocket, to: &SOCKADDR_INET) {
+    /// The socket is not closed before the return. The slots and the address do not move or go before [`Transmit::drain`] has returned. The slots are
+    /// `cable`'s.
+    pub(super) unsafe fn send(self, cable: &Arc<Cable, Windows>, socket: &DatagramSocket, to: &SOCKADDR_INET) {
         let mut next: *const Slot = self.first;
         // SAFETY: null, or a slot that is taken.
         while let Some(slot) = unsafe { next.as_ref() } {
@@ -236,7 +266,7 @@ impl Burst<'_> {
         }
         let first = self.first;
         first.count.set(self.count);
-        first.transmit.set(self.transmit);
+        first.cable.set(Arc::as_ptr(cable));
         let done = Completion::new(sent, (&raw const *first).cast_mut().cast());
         // SAFETY: the slots keep requests, list and bytes until `sent` puts them back; socket and address by contract.
         unsafe { socket.send(first.request.get(), done, first.list.get(), to) };
@@ -252,9 +282,9 @@ impl Burst<'_> {
 unsafe fn sent(context: *mut c_void, result: Result<usize, SocketError>) {
     // SAFETY: the slot of the request, which `drain` waits for.
     let first = unsafe { &*context.cast_const().cast::<Slot>() };
-    // SAFETY: set by `send`; `drain` waits for the slot.
-    let transmit = unsafe { &*first.transmit.get() };
-    let counters = &transmit.counters;
+    // SAFETY: set by `send`; the cable waits for the slot before it goes. Without a reference for this call.
+    let cable = ManuallyDrop::new(unsafe { Arc::<Cable, Windows>::from_raw(first.cable.get()) });
+    let counters = &cable.counters;
     let count = first.count.get() as u64;
     if result.is_ok() {
         let peer = first.datagram.get().and_then(|(_, to)| counters.peers.get(to));
@@ -268,5 +298,10 @@ unsafe fn sent(context: *mut c_void, result: Result<usize, SocketError>) {
         // SAFETY: the slot is not used for another request yet.
         counters.failed(SOFTNDK_CABLE_ERROR_SEND, unsafe { request.failure() });
     }
-    transmit.put_back(first);
+    // The thread that drains may let the cable go once the slots are free.
+    let kept = Arc::clone(&cable);
+    cable.transmit.put_back(first);
+    let is_idle = kept.waiting.is_empty();
+    // As in `datapath::send`.
+    at_dispatch(move || if is_idle { drop(kept) } else { Deferred::schedule_and_release(kept) });
 }
