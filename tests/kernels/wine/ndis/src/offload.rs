@@ -231,6 +231,9 @@ pub(crate) fn check(adapter: &Adapter) {
     expect("left alone", set(adapter, OID_TCP_OFFLOAD_PARAMETERS, &unchanged, true), Offloads::default());
     let on = parameters(NDIS_OFFLOAD_PARAMETERS_TX_RX_ENABLED, NDIS_OFFLOAD_PARAMETERS_LSOV2_ENABLED);
     expect("turned on", set(adapter, OID_TCP_OFFLOAD_PARAMETERS, &on, true), capabilities);
+    expect("off again", set(adapter, OID_OFFLOAD_ENCAPSULATION, &none, true), Offloads::default());
+    // network/oid-tcp-offload-parameters: it can also activate what it configures.
+    expect("turned on again", set(adapter, OID_TCP_OFFLOAD_PARAMETERS, &on, true), capabilities);
     for wrong in [parameters(9, 0), parameters(0, 9), vec![0; 0x14]] {
         expect("with a wrong setting", set(adapter, OID_TCP_OFFLOAD_PARAMETERS, &wrong, false), capabilities);
     }

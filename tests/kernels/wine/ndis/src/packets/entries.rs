@@ -50,9 +50,8 @@ unsafe extern "system" fn NdisMSendNetBufferListsComplete(handle: NDIS_HANDLE, l
         if frames_of(list) != of_list.frames {
             violation(&format!("{NAME}: the NET_BUFFERs of a list were changed"));
         }
-        // While the adapter is paused nothing was done.
         let large_send = list.NetBufferListInfo[TcpLargeSendNetBufferListInfo].addr();
-        if large_send != of_list.large_send && list.Status != NDIS_STATUS_PAUSED {
+        if large_send != of_list.large_send {
             violation(&format!("{NAME}: a large send that says {large_send:#x}, and not LsoV2TransmitComplete"));
         }
         of_list.status = Some(list.Status);

@@ -237,6 +237,12 @@ fn send(adapter: &Adapter, tap: &Tap) {
             let Some((header, frame)) = VirtioHeader::of(read) else { continue };
             let mut frame = frame.to_vec();
             let info = header.info(&mut frame, &current);
+            let most = current.large_send.iter().flatten().min();
+            if let Some(headers) = info.headers
+                && most.is_none_or(|most| frame.len() - headers > *most as usize)
+            {
+                violation("stand-in: Linux leaves more to a large send than the miniport takes");
+            }
             large_sends += u64::from(info.large_send != 0);
             checksums += u64::from(info.checksums != 0);
             let fits = info.large_send != 0 || (HEADER..=longest).contains(&frame.len());

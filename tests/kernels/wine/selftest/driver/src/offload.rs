@@ -104,6 +104,8 @@ pub(crate) unsafe fn set(data: &NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
         }
         switch(&CONFIGURED, CHECKSUM, checksum);
         switch(&CONFIGURED, LARGE_SEND, large);
+        switch(&ACTIVE, CHECKSUM, checksum.filter(|on| *on));
+        switch(&ACTIVE, LARGE_SEND, large.filter(|on| *on));
     }
     if !Fault::TellsNoOffloads.is_planted() {
         indicate();
