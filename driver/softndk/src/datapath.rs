@@ -1,7 +1,7 @@
 //! The data path of ordinary Ethernet frames. The adapter checks, counts and completes the frames that it is given to send. With a cable it
-//! sends them to the peers, and indicates theirs; without one it is alone on its link, and indicates none. NDIS loops frames back, if a binding requests that by its packet filter or send flags ("Looping Back NDIS
-//! Packets"): the adapter reports NDIS_MAC_OPTION_NO_LOOPBACK, which also forbids the miniport to loop frames back ("OID_GEN_MAC_OPTIONS";
-//! docs/decisions.md).
+//! sends them to the peers, and indicates theirs; without one it is alone on its link, and indicates none. NDIS loops frames back, if a binding
+//! requests that by its packet filter or send flags ("Looping Back NDIS Packets"): the adapter reports NDIS_MAC_OPTION_NO_LOOPBACK, which also
+//! forbids the miniport to loop frames back ("OID_GEN_MAC_OPTIONS"; docs/decisions.md).
 //!
 //! The miniport completes each NET_BUFFER_LIST once, with its status. It completes a pause only after the lists that it got before the
 //! pause, and when NDIS has returned the lists that it indicated.
@@ -167,8 +167,9 @@ impl Asked {
     }
 }
 
-/// Sends and counts the frames of a list, from the one that is next; its status becomes that of the first frame that failed. False: the next frame
-/// waits for slots of the cable. While large sends are off a list that asks for one is dropped ("Offloading the Segmentation of Large TCP Packets").
+/// Sends the frames of a list, from its next frame on, and counts them. The first frame that fails sets the status of the list. False: the next
+/// frame waits for slots of the cable. While large sends are off a list that asks for one is dropped ("Offloading the Segmentation of Large TCP
+/// Packets").
 ///
 /// # Safety
 /// `list` and its frames are valid, and this driver owns them until it completes the list.

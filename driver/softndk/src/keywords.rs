@@ -23,7 +23,8 @@ pub(crate) const CRC: Flag = Flag { name: "Crc", default: false };
 pub(crate) const SEND_TIMEOUT: Number = Number { name: "SendTimeout", default: 4, min: 0, max: 3600 };
 /// Bytes of the largest frame, with its Ethernet header. With a cable: of the largest frame of the network that carries the cable.
 pub(crate) const JUMBO_PACKET: Number = Number { name: "*JumboPacket", default: 1514, min: 1514, max: 9014 };
-/// Whether an adapter with a cable writes the checksums of IPv4 headers and of TCP that are sent: 1 and 3. 0 and 2 (received frames only): it does not.
+/// Whether an adapter with a cable writes the checksums of IPv4 headers and of TCP that are sent: 1 and 3. 0 and 2 (received frames only): it does
+/// not.
 pub(crate) const IP_CHECKSUM_IPV4: Number = Number { name: "*IPChecksumOffloadIPv4", default: 1, min: 0, max: 3 };
 pub(crate) const TCP_CHECKSUM_IPV4: Number = Number { name: "*TCPChecksumOffloadIPv4", default: 1, min: 0, max: 3 };
 pub(crate) const TCP_CHECKSUM_IPV6: Number = Number { name: "*TCPChecksumOffloadIPv6", default: 1, min: 0, max: 3 };

@@ -1,9 +1,9 @@
 //! The initialisation and halt of an adapter.
 //!
-//! MiniportInitializeEx sets the registration attributes, reads the configuration, makes the cable, sets the general attributes, with a cable those of its
-//! task offloads, and the NDK attributes, then creates the framework device, the control device and the registration for TCP/IP's addresses ("Initializing an NDK-capable miniport
-//! driver", ddi: nf-ndis-ndismsetminiportattributes). If a step fails, MiniportInitializeEx undoes the steps before: NDIS then calls no
-//! halt.
+//! MiniportInitializeEx sets the registration attributes, reads the configuration, makes the cable, sets the general attributes, with a cable those
+//! of its task offloads, and the NDK attributes, then creates the framework device, the control device and the registration for TCP/IP's addresses
+//! ("Initializing an NDK-capable miniport driver", ddi: nf-ndis-ndismsetminiportattributes). If a step fails, MiniportInitializeEx undoes the steps
+//! before: NDIS then calls no halt.
 #![expect(unsafe_code, reason = "handlers that NDIS calls")]
 
 use core::sync::atomic::Ordering;

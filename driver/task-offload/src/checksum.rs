@@ -16,8 +16,8 @@ pub struct Checksums {
 }
 
 impl Checksums {
-    /// The checksums of a frame of `length` bytes that begins with `start`. `tcp`: the bytes before the TCP header, if its checksum is wanted; 0 if the
-    /// sender does not say, as one below TCP/IP may not. `None`: the frame has no such header, or ends before its segment.
+    /// The checksums of a frame of `length` bytes that begins with `start`. `tcp`: the bytes before the TCP header, if its checksum is wanted; 0 if
+    /// the list does not say. `None`: the frame has no such header, or ends before its segment.
     #[must_use]
     pub fn new(start: &[u8], length: usize, ipv4_header: bool, tcp: Option<usize>) -> Option<Self> {
         let ip = Ip::of(start)?;

@@ -244,8 +244,8 @@ impl Cable {
         unsafe { kernel.close(passive) };
     }
 
-    /// Queues a frame for the peers that are to have it, from the place `next` in the list of peers on, which moves. NDIS_STATUS_MEDIA_DISCONNECTED: the
-    /// link is down; NDIS_STATUS_RESOURCES: the frame was dropped, or some of its segments were. IRQL <= DISPATCH.
+    /// Queues a frame for the peers that are to have it, from the place `next` in the list of peers on, which moves. NDIS_STATUS_MEDIA_DISCONNECTED:
+    /// the link is down; NDIS_STATUS_RESOURCES: the frame was dropped, or some of its segments were. IRQL <= DISPATCH.
     ///
     /// # Safety
     /// `frame` is valid, and this driver owns it.
@@ -312,7 +312,7 @@ impl Cable {
     /// Keeps a list until its frames have slots.
     ///
     /// # Safety
-    /// The driver owns `list`, whose `Next` is null, and which counts in `Traffic`.
+    /// The driver owns `list`, whose `Next` is null, and calls this during a send that counts in `Traffic`.
     pub(crate) unsafe fn wait(this: &Arc<Self, Windows>, list: *mut NET_BUFFER_LIST) {
         this.traffic.hold();
         // SAFETY: by contract.

@@ -1,9 +1,9 @@
 //! Datagrams on their way out: a fixed number of slots, each with a buffer for the longest datagram and a request for Winsock Kernel.
 //!
-//! MiniportSend takes the slots of a frame, writes the frame or its segments into them and queues them; the cable's run sends them. A list whose frame
-//! finds too few free slots waits (`waiting`). So WskSendMessages is not called on the stack of a protocol that
-//! sends. One call, with the request of the first slot, sends the datagrams that follow one another in the queue and go to one peer. All of their slots
-//! are free when the request has ended.
+//! MiniportSend takes the slots of a frame, writes the frame or its segments into them and queues them; the cable's run sends them. So
+//! WskSendMessages is not called on the stack of a protocol that sends. A list whose frame finds too few free slots waits (`waiting`). One call, with
+//! the request of the first slot, sends the datagrams that follow one another in the queue and go to one peer. All of their slots are free when the
+//! request has ended.
 #![expect(unsafe_code, reason = "slots that Winsock Kernel has by pointer")]
 
 use core::{
@@ -95,7 +95,7 @@ struct State {
     draining: bool,
 }
 
-/// Slots that were taken for a frame. Those that are left when it is dropped are free again.
+/// Slots that MiniportSend has taken for a frame. A drop frees each slot that no datagram has used.
 pub(super) struct Taken<'a> {
     transmit: &'a Transmit,
     next: *const Slot,
