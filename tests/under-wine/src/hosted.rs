@@ -49,8 +49,7 @@ pub fn run(tally: &mut Tally) {
 fn cases(front_end: &str, tally: &mut Tally) -> Result<()> {
     let session = Session::start(&session::addresses(&[])?)?;
     let report = run::report_of(&session, &["run", "--front-end", front_end, "--json"], run::CASE_LIMIT)?;
-    let (passed, failed) = (report["passed"].as_u64().unwrap_or(0), report["failed"].as_u64().unwrap_or(0));
-    tally.add(passed, failed);
+    let (passed, failed) = tally.cases(front_end, &report);
     let device = report["front_end"].as_str().unwrap_or_default();
     println!("{front_end}, {device}: {passed} passed, {failed} failed");
     ensure!(device.contains(HOSTED) && passed > 0 && failed == 0, "{report:#}");

@@ -76,10 +76,8 @@ pub(crate) fn cases(computers: Computers, address: &str, tally: &mut Tally) -> R
         .map(str::to_owned);
     let arguments = arguments.iter().map(String::as_str).collect::<Vec<_>>();
     let report = run::report_of(computers.connecting(), &arguments, run::CASE_LIMIT)?;
-    let count = |what: &str| report[what].as_u64().unwrap_or(0);
-    let (passed, failed) = (count("passed"), count("failed"));
-    tally.add(passed, failed);
-    println!("between two computers: {passed} passed, {failed} failed, {} skipped", count("skipped"));
+    let (passed, failed) = tally.cases("between two computers", &report);
+    println!("between two computers: {passed} passed, {failed} failed, {} skipped", report["skipped"]);
     ensure!(passed > 0 && failed == 0, "{:#}", failures(&report));
     let (status, text) = agent.end()?;
     ensure!(status.success(), "the agent ended with {status}:\n{text}");

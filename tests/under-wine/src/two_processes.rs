@@ -179,8 +179,7 @@ fn roles(count: Count, tally: &mut Tally) -> Result<()> {
         let (status, report) = client.end()?;
         let report: Value = serde_json::from_str(&report).with_context(|| format!("{status}, and said: {report}"))?;
         let (status, text) = server.end()?;
-        let (passed, failed) = (report["passed"].as_u64().unwrap_or(0), report["failed"].as_u64().unwrap_or(0));
-        tally.add(passed, failed);
+        let (passed, failed) = tally.cases(&format!("connect on {connecting}"), &report);
         println!("serve on {serving}, connect on {connecting}: {passed} passed, {failed} failed");
         ensure!(passed > 0 && failed == 0 && status.success(), "{report:#}\nthe server ended with {status}:\n{text}");
         computers.are_idle_again()?;

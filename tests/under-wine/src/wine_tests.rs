@@ -201,6 +201,9 @@ fn stand_ins(tally: &mut Tally) -> Result<()> {
         (passed + u64::from(line.starts_with("ok ")), failed + u64::from(line.starts_with("FAIL ")))
     });
     tally.add(passed, failed);
+    for problem in text.lines().filter_map(|line| line.strip_prefix("FAIL ")) {
+        tally.name_failure("the stand-ins' own test", problem.trim());
+    }
     let status = status?;
     if failed > 0 {
         println!("{text}");
@@ -216,7 +219,7 @@ fn count_cases(front_end: &str, outcome: &Value, tally: &mut Tally) {
         Err(error) => tally.check("the harness reports its cases", Err(error)),
     }
     tally.names.cases(front_end, outcome);
-    tally.add(outcome["passed"].as_u64().unwrap_or(0), outcome["failed"].as_u64().unwrap_or(0));
+    tally.cases(front_end, outcome);
     let clean = outcome["left_behind"]["clean"] == true;
     let result = if clean { Ok(()) } else { Err(anyhow::anyhow!("{}", outcome["left_behind"])) };
     // Shows S970, S971, S1205, S1301, S1302, S1303, S1308, S1309, S1313.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -42,6 +43,12 @@ impl Program {
         let (target, _hash) = name.rsplit_once('-').context("a program of tests without a hash")?;
         let folder = folder.to_str().context("a folder that is not UTF-8")?;
         Ok(Self { folder: folder.to_owned(), target: target.to_owned() })
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.target, self.folder)
     }
 }
 

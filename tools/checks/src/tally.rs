@@ -3,6 +3,7 @@
 use std::fmt;
 
 use anyhow::Result;
+use serde_json::Value;
 
 use crate::passed_tests::Passed;
 
@@ -11,7 +12,9 @@ use crate::passed_tests::Passed;
 pub struct Tally {
     passed: u64,
     failed: u64,
-    /// By name, what has one.
+    /// A line for each check that failed, if its name is known.
+    failures: Vec<String>,
+    /// By name, what has passed.
     pub names: Passed,
 }
 
@@ -27,6 +30,7 @@ impl Tally {
             Err(error) => {
                 eprintln!("FAIL {what}: {error:#}");
                 self.add(0, 1);
+                self.name_failure(what, &format!("{error:#}"));
             }
         }
     }
@@ -37,9 +41,32 @@ impl Tally {
         self.failed += failed;
     }
 
+    /// The cases of a report of the harness; how many passed and how many failed.
+    pub fn cases(&mut self, front_end: &str, report: &Value) -> (u64, u64) {
+        let count = |what: &str| report[what].as_u64().unwrap_or(0);
+        let (passed, failed) = (count("passed"), count("failed"));
+        self.add(passed, failed);
+        for case in report["cases"].as_array().into_iter().flatten().filter(|case| case["result"] == "failed") {
+            let text = |what: &str| case[what].as_str().unwrap_or_default();
+            self.name_failure(&format!("{front_end} {}", text("name")), text("failure"));
+        }
+        (passed, failed)
+    }
+
+    /// Names a check that failed, with the first line of the reason.
+    pub fn name_failure(&mut self, what: &str, why: &str) {
+        self.failures.push(format!("FAIL {what}: {}", why.lines().next().unwrap_or_default()));
+    }
+
+    /// What failed, to be read at the end of a run that printed thousands of lines.
+    pub fn failures(&self) -> String {
+        self.failures.iter().map(|failure| format!("{failure}\n")).collect()
+    }
+
     /// Takes over the checks of another.
     pub fn append(&mut self, other: Self) {
         self.add(other.passed, other.failed);
+        self.failures.extend(other.failures);
         self.names.append(other.names);
     }
 
@@ -84,11 +111,15 @@ mod tests {
         tally.add(5, 0);
         assert!(tally.is_success());
         let mut other = Tally::default();
-        other.check("another", Err(anyhow::anyhow!("planted")));
+        other.check("another", Err(anyhow::anyhow!("planted\nand more")));
         other.check("a third", Ok(()));
         tally.append(other);
+        let report = serde_json::json!({ "passed": 3, "failed": 1, "cases": [{ "name": "a::b (rings)", "result": "passed" },
+            { "name": "a::c (plain)", "result": "failed", "failure": "it is over" }] });
+        assert_eq!(tally.cases("nd1", &report), (3, 1));
         assert!(!tally.is_success());
-        assert_eq!(tally.to_string(), "7 passed, 1 failed");
+        assert_eq!(tally.to_string(), "10 passed, 2 failed");
+        assert_eq!(tally.failures(), "FAIL another: planted\nFAIL nd1 a::c (plain): it is over\n");
         assert!(tally.names.has_stage("a third") && !tally.names.has_stage("another"));
     }
 }

@@ -104,6 +104,9 @@ fn judge(job: &Job, output: &Output, tally: &mut Tally) -> Result<()> {
     let mut failures = 0;
     for line in said.lines() {
         tally.names.line(&job.program, line);
+        if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
+            tally.name_failure(name, &job.program.to_string());
+        }
         if let Some((passed, failed)) = counted(line) {
             tally.add(passed, failed);
             failures += failed;
@@ -150,8 +153,9 @@ mod tests {
         };
         let mut tally = Tally::default();
         let result = "test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";
-        assert!(judged(&format!("echo '{result}'; exit 101"), &mut tally).is_ok());
+        assert!(judged(&format!("echo 'test a::b ... FAILED\n{result}'; exit 101"), &mut tally).is_ok());
         assert_eq!(tally.to_string(), "1 passed, 1 failed");
+        assert_eq!(tally.failures(), "FAIL a::b: flush of driver/soft-rdma\n");
         assert!(judged("exit 101", &mut tally).is_err());
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
     });
     let kept = promises::kept(&root, &tally.names);
     tally.check("all that the documents name as tests has passed", kept);
-    print!("{}", times());
+    print!("{}{}", times(), tally.failures());
     println!("{tally}");
     Ok(if tally.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
