@@ -17,7 +17,7 @@ use crate::{
     irql,
     ledger::{self, Ledger},
     lock_table, mdl, network, notices, order, pool, processors,
-    schedule::{self, Processors, Trace},
+    schedule::{self, OneProcessor, Processors, Trace},
     timers, watchdog,
 };
 
@@ -45,6 +45,7 @@ pub struct Session {
     finished: bool,
     /// Of a seeded session.
     processors: Option<Processors>,
+    _processor: Option<OneProcessor>,
 }
 
 /// Starts with a clean ledger, when the session before has ended.
@@ -66,7 +67,7 @@ pub fn boot() -> Session {
     pool::reset();
     timers::reset();
     ledger::begin();
-    Session { _exclusive: exclusive, finished: false, processors: None }
+    Session { _exclusive: exclusive, finished: false, processors: None, _processor: None }
 }
 
 /// As [`boot`], with a schedule that `seed` determines: one thread or processor runs at a time, and which one is chosen by a
@@ -83,6 +84,7 @@ pub fn boot_seeded(seed: u64) -> Session {
     timers::simulate_time();
     schedule::begin(seed);
     network::reset(seed);
+    session._processor = Some(OneProcessor::enter());
     session.processors = Some(schedule::start_processors());
     session
 }

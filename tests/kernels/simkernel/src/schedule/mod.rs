@@ -4,6 +4,7 @@
 //! [`pause`]. With the same seed and the same program, the same things happen in the same order. In a session that is not
 //! seeded nothing here does anything.
 
+mod processor;
 mod random;
 mod threads;
 mod trace;
@@ -21,6 +22,7 @@ use std::{
 
 use crate::{ledger::Ledger, lock_table, pool, timers};
 
+pub(crate) use processor::OneProcessor;
 pub(crate) use random::Random;
 pub use random::seeds;
 pub use threads::{JoinHandle, Scope, scope};
@@ -52,7 +54,28 @@ struct Actor {
     name: String,
     parent: usize,
     state: State,
-    turn: Arc<Condvar>,
+    turn: Arc<Turn>,
+}
+
+/// Where a thread waits for its turn.
+#[derive(Default)]
+struct Turn {
+    given: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Turn {
+    /// Lets the thread look at the schedule, which must not be locked: the thread may run before this returns.
+    fn give(&self) {
+        *lock_table(&self.given) = true;
+        self.changed.notify_one();
+    }
+
+    fn wait(&self) {
+        let given = lock_table(&self.given);
+        let given = self.changed.wait_while(given, |given| !*given);
+        *given.unwrap_or_else(PoisonError::into_inner) = false;
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,11 +152,13 @@ pub(crate) fn begin(seed: u64) {
 pub(crate) fn end() -> bool {
     ACTIVE.store(false, Ordering::Relaxed);
     ACTOR.set(None);
-    schedule().as_mut().is_none_or(|schedule| {
-        schedule.over = true;
-        schedule.actors.iter().for_each(|actor| actor.turn.notify_all());
-        !schedule.stalled
-    })
+    let mut locked = schedule();
+    let Some(schedule) = locked.as_mut() else { return true };
+    schedule.over = true;
+    let (turns, stalled) = (schedule.turns(), schedule.stalled);
+    drop(locked);
+    turns.iter().for_each(|turn| turn.give());
+    !stalled
 }
 
 /// Whether this thread is in the schedule. A processor of a session that stalled may come here when the next one runs.
@@ -258,7 +283,16 @@ fn step(what: &'static str, address: usize, state: State) {
             locked = nobody_goes_on(own);
         }
     }
-    await_turn(own, locked);
+    await_turn(own, hand_over(own, locked));
+}
+
+/// Lets the thread go on that was chosen after `own`.
+fn hand_over(own: usize, locked: MutexGuard<'static, Option<Schedule>>) -> MutexGuard<'static, Option<Schedule>> {
+    let next = locked.as_ref().filter(|schedule| schedule.current != own);
+    let Some(turn) = next.map(|schedule| schedule.actors[schedule.current].turn.clone()) else { return locked };
+    drop(locked);
+    turn.give();
+    schedule()
 }
 
 /// All wait. What can still happen is that time goes by; if not, that is the end.
@@ -268,7 +302,11 @@ fn nobody_goes_on(own: usize) -> MutexGuard<'static, Option<Schedule>> {
     if let Some(schedule) = locked.as_mut()
         && !(expired && schedule.choose_next(own))
     {
-        schedule.stall();
+        schedule.stalled = true;
+        let turns = schedule.turns();
+        drop(locked);
+        turns.iter().for_each(|turn| turn.give());
+        locked = self::schedule();
     }
     locked
 }
@@ -301,7 +339,9 @@ fn await_turn(own: usize, mut locked: MutexGuard<'_, Option<Schedule>>) {
             return;
         }
         let turn = schedule.actors[own].turn.clone();
-        locked = turn.wait(locked).unwrap_or_else(PoisonError::into_inner);
+        drop(locked);
+        turn.wait();
+        locked = self::schedule();
     }
     let reports = locked.as_mut().is_some_and(Schedule::take_report);
     let described = locked.as_ref().map(Schedule::describe).unwrap_or_default();
@@ -331,7 +371,7 @@ impl Schedule {
         }
     }
 
-    /// Chooses who goes on after `own`, who may be the one. False: there is nobody.
+    /// Chooses who goes on after `own`, who may be the one, by [`hand_over`]. False: there is nobody.
     fn choose_next(&mut self, own: usize) -> bool {
         if self.stalled || self.over {
             return true;
@@ -356,14 +396,11 @@ impl Schedule {
             count => candidates[self.random.below(count)],
         };
         self.current = next;
-        self.actors[next].turn.notify_one();
         true
     }
 
-    /// Ends it all.
-    fn stall(&mut self) {
-        self.stalled = true;
-        self.actors.iter().for_each(|actor| actor.turn.notify_all());
+    fn turns(&self) -> Vec<Arc<Turn>> {
+        self.actors.iter().map(|actor| actor.turn.clone()).collect()
     }
 
     /// True for the one that reports the stall.

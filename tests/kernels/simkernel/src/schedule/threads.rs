@@ -49,8 +49,9 @@ impl Drop for Entered {
         schedule.wake(end_of(own));
         if !schedule.choose_next(own) {
             drop(locked);
-            drop(super::nobody_goes_on(own));
+            locked = super::nobody_goes_on(own);
         }
+        drop(super::hand_over(own, locked));
     }
 }
 
