@@ -33,12 +33,16 @@ c_consts! { WSK_NUMBERS: u32;
     WSK_FLAG_NODELAY = 2;
     IPPROTO_TCP = 6;
     IPPROTO_UDP = 17;
-    /// `WskSetOption`, a type of WskControlSocket.
+    /// `WskSetOption` and `WskGetOption`, types of WskControlSocket.
     WSK_SET_OPTION = 0;
+    WSK_GET_OPTION = 1;
     SOL_SOCKET = 0xFFFF;
     /// Enables event callbacks; the input is a WSK_EVENT_CALLBACK_CONTROL. Without an IRP.
     SO_WSK_EVENT_CALLBACK = 0x4002;
     WSK_EVENT_RECEIVE_FROM = 0x100;
+    /// An option of IPPROTO_UDP, and the type of control information with a send: the bytes of each datagram that TCP/IP makes of a message;
+    /// the last one may have fewer.
+    UDP_SEND_MSG_SIZE = 2;
 }
 
 c_consts! { SOCKET_TYPES: u16;
@@ -159,6 +163,13 @@ c_structs! { WSK_SOCKET_LAYOUTS:
         0x00 NpiId: *const GUID,
         0x08 EventMask: u32,
     }
+
+    /// What control information begins with. `cmsg_len` counts these bytes and those of the data, which follow.
+    struct WSACMSGHDR, size 0x10 {
+        0x00 cmsg_len: usize,
+        0x08 cmsg_level: i32,
+        0x0C cmsg_type: i32,
+    }
 }
 
 c_fns! { WSK_SOCKET_PROTOTYPES:
@@ -222,7 +233,8 @@ c_fns! { WSK_SOCKET_PROTOTYPES:
         Irp: *mut c_void,
     ) -> NTSTATUS;
 
-    /// Sends each WSK_BUF of a list as a datagram from a bound socket, all to one address. `IoStatus.Information` is the sum of their bytes.
+    /// Sends each WSK_BUF of a list as a datagram, or as several by UDP_SEND_MSG_SIZE, from a bound socket, all to one address.
+    /// `IoStatus.Information` is the sum of their bytes.
     fn PFN_WSK_SEND_MESSAGES(
         Socket: *mut WSK_SOCKET,
         BufferList: *mut WSK_BUF_LIST,

@@ -21,6 +21,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("NDIS_NIC_SWITCH_ID", "u32"),
     ("NDIS_NIC_SWITCH_VPORT_ID", "u32"),
     ("LONG", "i32"),
+    ("INT", "i32"),
     ("UINT64", "u64"),
     ("ULONG64", "u64"),
     ("ULONGLONG", "u64"),

@@ -219,6 +219,7 @@ impl Cable {
         let kernel = unsafe { DatagramSocket::open(local, &CALLBACKS, context, passive) }?;
         match Arc::try_new(Socket { kernel: kernel.clone(), unused }) {
             Ok(socket) => {
+                self.transmit.begin(&kernel);
                 self.state.lock().socket = Some(socket);
                 Ok(())
             }

@@ -2,8 +2,8 @@
 //!
 //! MiniportSend takes the slots of a frame, writes the frame or its segments into them and queues them; the cable's run sends them. So
 //! WskSendMessages is not called on the stack of a protocol that sends. A list whose frame finds too few free slots waits (`waiting`). One call, with
-//! the request of the first slot, sends the datagrams that follow one another in the queue and go to one peer. All of their slots are free when the
-//! request has ended.
+//! the request of the first slot, sends the datagrams that follow one another in the queue and go to one peer. If TCP/IP makes datagrams of messages,
+//! datagrams of the greatest length in the call, and the one behind them, are one message. All of their slots are free when the request has ended.
 #![expect(unsafe_code, reason = "slots that Winsock Kernel has by pointer")]
 
 use core::{
@@ -11,10 +11,12 @@ use core::{
     ffi::c_void,
     mem::ManuallyDrop,
     ptr,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use ndk_abi::{
-    describe::ZeroInit, sockaddr::SOCKADDR_INET, softndk_ioctl::SOFTNDK_CABLE_ERROR_SEND, wsk::WSK_BUF_LIST,
+    describe::ZeroInit, sockaddr::SOCKADDR_INET, softndk_ioctl::SOFTNDK_CABLE_ERROR_SEND,
+    status::STATUS_INSUFFICIENT_RESOURCES, wsk::WSK_BUF_LIST,
 };
 use platform::{Arc, Completion, Deferred, Event, OutOfMemory, Passive, Slice, SocketError, SpinLock};
 use vxlan::{header::HEADER, vtep::Dropped};
@@ -23,7 +25,10 @@ use super::{Cable, counters::Lost};
 use crate::{
     irql::at_dispatch,
     platform::Windows,
-    wsk::{datagram::DatagramSocket, request::Request},
+    wsk::{
+        datagram::{DatagramSocket, LONGEST_MESSAGE, MessageSize},
+        request::Request,
+    },
 };
 
 /// Datagrams that are queued or with WSK at a time.
@@ -33,14 +38,17 @@ const SLOTS: usize = 256;
 struct Slot {
     request: UnsafeCell<Request>,
     list: UnsafeCell<WSK_BUF_LIST>,
+    /// Of the first slot of a burst.
+    size: UnsafeCell<MessageSize>,
     bytes: UnsafeCell<Slice<u8, Windows>>,
     place: usize,
     /// Set while the slot is in use: the bytes of the datagram, and the place of its peer in the list.
     datagram: Cell<Option<(usize, usize)>>,
     /// The next slot of a burst.
     next: Cell<*const Self>,
-    /// Of the first slot of a burst: how many slots the burst has, and whose they are, for `sent`.
+    /// Of the first slot of a burst: how many slots the burst has, whether it is sent as messages, and whose they are, for `sent`.
     count: Cell<usize>,
+    is_segmented: Cell<bool>,
     cable: Cell<*const Cable>,
 }
 
@@ -86,6 +94,8 @@ pub(super) struct Transmit {
     slots: Slice<Slot, Windows>,
     state: SpinLock<State, Windows>,
     drained: Arc<Event<Windows>, Windows>,
+    /// TCP/IP makes datagrams of messages, and has refused none.
+    segments: AtomicBool,
 }
 
 struct State {
@@ -106,6 +116,8 @@ pub(super) struct Burst<'a> {
     transmit: &'a Transmit,
     first: &'a Slot,
     pub(super) count: usize,
+    /// Bytes of the longest datagram.
+    longest: usize,
     /// The peer's place in the list.
     pub(super) to: usize,
 }
@@ -125,11 +137,13 @@ impl Transmit {
             Slot {
                 request: UnsafeCell::new(Request::new()),
                 list: UnsafeCell::new(WSK_BUF_LIST::ZERO),
+                size: UnsafeCell::new(MessageSize::new(0)),
                 bytes: UnsafeCell::new(bytes),
                 place,
                 datagram: Cell::new(None),
                 next: Cell::new(ptr::null()),
                 count: Cell::new(0),
+                is_segmented: Cell::new(false),
                 cable: Cell::new(ptr::null()),
             }
         })?;
@@ -138,7 +152,13 @@ impl Transmit {
         }
         let mut state = State { free: Places::none()?, queued: Places::none()?, draining: false };
         (0..SLOTS).for_each(|place| state.free.push(place));
-        Ok(Self { slots, state: SpinLock::<_, Windows>::new(state), drained: Event::new()? })
+        let (state, drained) = (SpinLock::<_, Windows>::new(state), Event::new()?);
+        Ok(Self { slots, state, drained, segments: AtomicBool::new(false) })
+    }
+
+    /// A new socket is going to be used.
+    pub(super) fn begin(&self, socket: &DatagramSocket) {
+        self.segments.store(socket.can_segment(), Ordering::Relaxed);
     }
 
     /// Takes `count` free slots, or all there are if the cable has not as many. `None`: not as many are free now. IRQL <= DISPATCH.
@@ -162,18 +182,19 @@ impl Transmit {
     pub(super) fn next(&self, most: usize) -> Option<Burst<'_>> {
         let mut state = self.state.lock();
         let first = self.slots.get(state.queued.pop()?)?;
-        let (_, to) = first.datagram.get()?;
+        let (mut longest, to) = first.datagram.get()?;
         let (mut last, mut count) = (first, 1_usize);
         while count < most
             && let Some(slot) = state.queued.first().and_then(|place| self.slots.get(place))
-            && slot.datagram.get().is_some_and(|(_, other)| other == to)
+            && let Some((length, other)) = slot.datagram.get()
+            && other == to
         {
             state.queued.pop();
             last.next.set(slot);
-            (last, count) = (slot, count.saturating_add(1));
+            (last, count, longest) = (slot, count.saturating_add(1), longest.max(length));
         }
         last.next.set(ptr::null());
-        Some(Burst { transmit: self, first, count, to })
+        Some(Burst { transmit: self, first, count, longest, to })
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -248,7 +269,11 @@ impl Burst<'_> {
     /// The socket is not closed before the return. The slots and the address do not move or go before [`Transmit::drain`] has returned. The slots are
     /// `cable`'s.
     pub(super) unsafe fn send(self, cable: &Arc<Cable, Windows>, socket: &DatagramSocket, to: &SOCKADDR_INET) {
-        let mut next: *const Slot = self.first;
+        let segments = self.transmit.segments.load(Ordering::Relaxed);
+        let first = self.first;
+        // The entry of the list that is written last, and the request that it ends with, if a datagram may follow in its message.
+        let (mut entry, mut open): (*mut WSK_BUF_LIST, Option<&Request>) = (ptr::null_mut(), None);
+        let (mut is_segmented, mut next): (bool, *const Slot) = (false, first);
         // SAFETY: null, or a slot that is taken.
         while let Some(slot) = unsafe { next.as_ref() } {
             let length = slot.datagram.get().map_or(0, |(length, _)| length);
@@ -259,17 +284,35 @@ impl Burst<'_> {
             let request = unsafe { &*slot.request.get() };
             // SAFETY: the slot keeps the bytes until `sent` puts it back; WSK does not have the request.
             let buffer = unsafe { request.describe(bytes, length) };
-            // SAFETY: null, or a slot.
-            let behind = unsafe { next.as_ref() }.map_or(ptr::null_mut(), |behind| behind.list.get());
-            // SAFETY: taken, as above.
-            unsafe { slot.list.get().write(WSK_BUF_LIST { Next: behind, Buffer: buffer }) };
+            // SAFETY: null, or the entry of a slot that is taken.
+            let before = unsafe { entry.as_mut() };
+            match (before, open) {
+                (Some(message), Some(open)) if message.Buffer.Length.saturating_add(length) <= LONGEST_MESSAGE => {
+                    // SAFETY: both are described, and WSK has neither.
+                    unsafe { open.chain(request) };
+                    message.Buffer.Length = message.Buffer.Length.saturating_add(length);
+                    is_segmented = true;
+                }
+                (before, _) => {
+                    // SAFETY: taken, as above.
+                    unsafe { slot.list.get().write(WSK_BUF_LIST { Next: ptr::null_mut(), Buffer: buffer }) };
+                    if let Some(before) = before {
+                        before.Next = slot.list.get();
+                    }
+                    entry = slot.list.get();
+                }
+            }
+            open = (segments && length == self.longest).then_some(request);
         }
-        let first = self.first;
         first.count.set(self.count);
         first.cable.set(Arc::as_ptr(cable));
+        first.is_segmented.set(is_segmented);
+        // SAFETY: taken, as above.
+        let size = unsafe { &mut *first.size.get() };
+        *size = MessageSize::new(self.longest as u32);
         let done = Completion::new(sent, (&raw const *first).cast_mut().cast());
-        // SAFETY: the slots keep requests, list and bytes until `sent` puts them back; socket and address by contract.
-        unsafe { socket.send(first.request.get(), done, first.list.get(), to) };
+        // SAFETY: the slots keep requests, list, size and bytes until `sent` puts them back; socket and address by contract.
+        unsafe { socket.send(first.request.get(), done, first.list.get(), to, is_segmented.then_some(&*size)) };
     }
 
     /// Drops the datagrams.
@@ -296,7 +339,13 @@ unsafe fn sent(context: *mut c_void, result: Result<usize, SocketError>) {
         // SAFETY: the slot keeps the request, which has ended.
         let request = unsafe { &*first.request.get() };
         // SAFETY: the slot is not used for another request yet.
-        counters.failed(SOFTNDK_CABLE_ERROR_SEND, unsafe { request.failure() });
+        let status = unsafe { request.failure() };
+        counters.failed(SOFTNDK_CABLE_ERROR_SEND, status);
+        // Not of the network, nor for lack of memory: the message was refused. The next datagrams go one by one.
+        let is_refused = result == Err(SocketError::Failed) && status != STATUS_INSUFFICIENT_RESOURCES;
+        if first.is_segmented.get() && is_refused {
+            cable.transmit.segments.store(false, Ordering::Relaxed);
+        }
     }
     // The thread that drains may let the cable go once the slots are free.
     let kept = Arc::clone(&cable);

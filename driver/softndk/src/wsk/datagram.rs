@@ -1,4 +1,5 @@
 //! Datagram sockets: made, bound and closed at PASSIVE_LEVEL, where the thread waits for each request. Datagrams come by WSK's event callback.
+//! If TCP/IP knows UDP_SEND_MSG_SIZE, it makes datagrams of a message: one pass through TCP/IP for several datagrams ([`MessageSize`]).
 //! A socket has the memory for its close from the start, as a close that fails would leave WSK with a context that is freed.
 
 use core::{
@@ -13,9 +14,9 @@ use ndk_abi::{
         NTSTATUS, STATUS_DEVICE_NOT_READY, STATUS_INSUFFICIENT_RESOURCES, STATUS_NOT_IMPLEMENTED, STATUS_SUCCESS,
     },
     wsk::{
-        IPPROTO_UDP, NPI_WSK_INTERFACE_ID, SO_WSK_EVENT_CALLBACK, SOCK_DGRAM, SOL_SOCKET, WSK_BUF_LIST,
-        WSK_CLIENT_DATAGRAM_DISPATCH, WSK_EVENT_CALLBACK_CONTROL, WSK_EVENT_RECEIVE_FROM, WSK_FLAG_DATAGRAM_SOCKET,
-        WSK_PROVIDER_DATAGRAM_DISPATCH, WSK_SET_OPTION, WSK_SOCKET,
+        IPPROTO_UDP, NPI_WSK_INTERFACE_ID, SO_WSK_EVENT_CALLBACK, SOCK_DGRAM, SOL_SOCKET, UDP_SEND_MSG_SIZE,
+        WSACMSGHDR, WSK_BUF_LIST, WSK_CLIENT_DATAGRAM_DISPATCH, WSK_EVENT_CALLBACK_CONTROL, WSK_EVENT_RECEIVE_FROM,
+        WSK_FLAG_DATAGRAM_SOCKET, WSK_GET_OPTION, WSK_PROVIDER_DATAGRAM_DISPATCH, WSK_SET_OPTION, WSK_SOCKET,
     },
 };
 use platform::{Arc, Completion, Event, Passive, SocketError};
@@ -31,11 +32,33 @@ use crate::{
     platform::Windows,
 };
 
+/// Bytes of the longest message: as msquic's, which most cards divide without help of software. No page names a limit.
+pub(crate) const LONGEST_MESSAGE: usize = 0xF000;
+
 /// A datagram socket that is bound.
 #[derive(Clone)]
 pub(crate) struct DatagramSocket {
     kernel: NonNull<WSK_SOCKET>,
     close: Waited,
+    can_segment: bool,
+}
+
+/// Control information: the bytes of each datagram of a message, but for the last one, which may have fewer.
+#[repr(C)]
+pub(crate) struct MessageSize {
+    header: WSACMSGHDR,
+    size: u32,
+    /// Up to WSA_CMSG_SPACE of a u32.
+    padding: u32,
+}
+
+impl MessageSize {
+    pub(crate) const fn new(size: u32) -> Self {
+        // WSA_CMSG_LEN of ws2def.h.
+        let cmsg_len = size_of::<WSACMSGHDR>().saturating_add(size_of::<u32>());
+        let (cmsg_level, cmsg_type) = (IPPROTO_UDP as i32, UDP_SEND_MSG_SIZE as i32);
+        Self { header: WSACMSGHDR { cmsg_len, cmsg_level, cmsg_type }, size, padding: 0 }
+    }
 }
 
 // SAFETY: WSK's functions may be called by any thread, and by several at a time.
@@ -55,11 +78,12 @@ impl DatagramSocket {
         passive: &Passive<'_>,
     ) -> Result<Self, NTSTATUS> {
         let mut local = SOCKADDR_INET::new(local);
-        let [make, bind, close] = [Waited::new()?, Waited::new()?, Waited::new()?];
+        let [make, bind, ask, close] = [Waited::new()?, Waited::new()?, Waited::new()?, Waited::new()?];
         // SAFETY: by contract.
         let kernel = unsafe { make_socket(local.si_family(), dispatch, context, &make, passive) }?;
-        let socket = Self { kernel, close };
+        let mut socket = Self { kernel, close, can_segment: false };
         let bound = socket.bind(&mut local, &bind, passive).and_then(|()| socket.enable_callback(passive));
+        socket.can_segment = bound.is_ok() && socket.has_message_size(&ask, passive);
         if bound.is_err() {
             // SAFETY: just made: no other thread knows the socket.
             unsafe { socket.close(passive) };
@@ -95,6 +119,35 @@ impl DatagramSocket {
         if status == STATUS_SUCCESS { Ok(()) } else { Err(status) }
     }
 
+    /// Whether a send may have a [`MessageSize`].
+    pub(crate) fn can_segment(&self) -> bool {
+        self.can_segment
+    }
+
+    /// Whether WSK knows UDP_SEND_MSG_SIZE.
+    fn has_message_size(&self, request: &Waited, passive: &Passive<'_>) -> bool {
+        // SAFETY: the table of a datagram socket.
+        let Some(control) = (unsafe { (*self.table()).WskControlSocket }) else { return false };
+        let (code, level, mut size, none) = (UDP_SEND_MSG_SIZE, IPPROTO_UDP, 0_u32, null_mut());
+        let output = (&raw mut size).cast();
+        // SAFETY: a bound socket, and an output that outlives the request.
+        let call = |irp| unsafe {
+            control(
+                self.kernel.as_ptr(),
+                WSK_GET_OPTION,
+                code,
+                level,
+                0,
+                none,
+                size_of::<u32>(),
+                output,
+                null_mut(),
+                irp,
+            )
+        };
+        request.make(call, passive).is_ok()
+    }
+
     /// Closes the socket. After the return no callback runs, and no request is with WSK; the routines of requests may still run.
     ///
     /// # Safety
@@ -107,17 +160,18 @@ impl DatagramSocket {
         let _closes_do_not_fail = self.close.make(call, passive);
     }
 
-    /// Sends a list of datagrams. IRQL <= DISPATCH.
+    /// Sends a list of datagrams, or of messages of which TCP/IP makes datagrams of this size. IRQL <= DISPATCH.
     ///
     /// # Safety
-    /// The contract of [`platform::Sockets::send`] holds of `request`, `done` and the bytes of each datagram. The list, its MDLs and the address
-    /// stay as they are until the request has ended; the socket is not closed before the return.
+    /// The contract of [`platform::Sockets::send`] holds of `request`, `done` and the bytes of each datagram. The list, its MDLs, the size and the
+    /// address stay as they are until the request has ended; the socket is not closed before the return.
     pub(crate) unsafe fn send(
         &self,
         request: *mut Request,
         done: Completion,
         datagrams: *mut WSK_BUF_LIST,
         to: &SOCKADDR_INET,
+        size: Option<&MessageSize>,
     ) {
         // SAFETY: the request is under way from now on, by contract.
         let request = unsafe { UnderWay::new(request) };
@@ -128,8 +182,10 @@ impl DatagramSocket {
         // SAFETY: the request was not under way before.
         let irp = unsafe { request.get().prepare(passed_on) };
         let to = (&raw const *to).cast_mut().cast();
-        // SAFETY: a bound socket; list and address stay, by contract.
-        let _told_by_the_irp = unsafe { send(self.kernel.as_ptr(), datagrams, 0, to, 0, null_mut(), irp) };
+        let control = size.map_or(null_mut(), |size| (&raw const *size).cast_mut().cast());
+        let length = if size.is_some() { size_of::<MessageSize>() as u32 } else { 0 };
+        // SAFETY: a bound socket; list, size and address stay, by contract.
+        let _told_by_the_irp = unsafe { send(self.kernel.as_ptr(), datagrams, 0, to, length, control, irp) };
     }
 }
 

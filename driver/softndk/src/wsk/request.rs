@@ -108,6 +108,16 @@ impl Request {
         unsafe { MmBuildMdlForNonPagedPool(mdl.cast()) };
         WSK_BUF { Mdl: mdl, Offset: 0, Length: length }
     }
+
+    /// Has the bytes of `next` follow those of this request in one chain of MDLs.
+    ///
+    /// # Safety
+    /// Both were described, and WSK has the IRP of neither.
+    pub(crate) unsafe fn chain(&self, next: &Self) {
+        // SAFETY: the request's own MDL, which WSK does not use now, by contract.
+        let mdl = unsafe { &mut *self.mdl.get() };
+        mdl.header.Next = next.mdl.get().cast();
+    }
 }
 
 /// The address of a request that is under way.

@@ -74,7 +74,7 @@ pub const CHECKS: [&str; 28] = [
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 116] = [
+pub const PLANTED: [&str; 121] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -191,6 +191,11 @@ pub const PLANTED: [&str; 116] = [
     "a large send that is not what it says",
     "offloads by wrong settings",
     "offloads of which NDIS is not told",
+    "a size of datagrams for which WskControlSocket was not asked",
+    "control information of another type with a send",
+    "control information that is too short",
+    "datagrams of no bytes",
+    "a size of datagrams that is asked for with two bytes",
 ];
 
 /// Number of the request that leaks: 100 bytes of pool, one MDL, one list with its pool, one registration with WSK.

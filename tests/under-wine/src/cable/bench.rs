@@ -133,6 +133,7 @@ fn turn(offloads: &str) -> Result<()> {
 }
 
 fn with_offloads() -> Result<Vec<Figure>> {
+    OURS.run("ethtool -K wire tx-udp-segmentation on")?;
     let [mut out, mut back, mut between] = [const { Vec::new() }; 3];
     for _ in 0..TURNS {
         turn("tx on tso on gso on gro on")?;
@@ -149,6 +150,7 @@ fn with_offloads() -> Result<Vec<Figure>> {
 }
 
 fn without_offloads() -> Result<Vec<Figure>> {
+    offloads::without_udp_offload()?;
     turn("tx off tso off gso off gro off")?;
     let [mut out, mut back, mut between] = [const { Vec::new() }; 3];
     let [mut asked, mut beside] = [const { Vec::new() }; 2];

@@ -464,6 +464,13 @@ fn sent_lists(session: &Session) -> Result<()> {
     Ok(())
 }
 
+/// How many lists had a message of several datagrams that Winsock Kernel divided or refused, by all sockets that were closed.
+fn messages(session: &Session, what: &str) -> Result<u64> {
+    let (log, said) = (session.log()?, format!("lists with a message that is {what}: "));
+    let counts = log.lines().filter_map(|line| line.split_once(&said)?.1.trim().parse().ok());
+    counts.reduce(|all: u64, more| all + more).with_context(|| format!("the stand-in does not say what was {what}"))
+}
+
 /// Sends a stream each way. What the question takes is taken off: it goes through the driver too.
 fn allocates_nothing(session: &mut Session) -> Result<()> {
     let question = allocations(session, || Ok(()))?;

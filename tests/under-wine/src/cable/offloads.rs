@@ -1,11 +1,14 @@
-//! TCP/IP of Linux leaves checksums and large segments to the adapter, if the keywords say so; tshark judges the frames on the network.
+//! TCP/IP of Linux leaves checksums and large segments to the adapter, if the keywords say so. The adapter has the stand-in for Winsock Kernel make
+//! datagrams of messages, by UDP segmentation of Linux. tshark judges the frames on the network.
 
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use checks::tally::Tally;
 
-use super::{LINUX, MEBIBYTE, OURS, captured, frames, is_clean, program, session, stream_at, until_reached};
+use super::{
+    LINUX, MEBIBYTE, OURS, captured, frames, is_clean, messages, program, session, stream, stream_at, until_reached,
+};
 use crate::session::Session;
 
 const MTU: u32 = 1500;
@@ -17,11 +20,18 @@ pub(super) fn turn(session: &mut Session, on: bool) -> Result<()> {
     KEYWORDS.iter().try_for_each(|keyword| session.set_keyword(keyword, if on { "1" } else { "0" }))
 }
 
+/// Has Linux divide messages before they pass the network of OURS, where tcpdump looks.
+pub(super) fn without_udp_offload() -> Result<()> {
+    OURS.run("ethtool -K wire tx-udp-segmentation off").map(|_| ())
+}
+
 pub(super) fn run(tally: &mut Tally) -> Result<()> {
+    without_udp_offload()?;
     for on in [true, false] {
         let what = if on { "with task offloads" } else { "without task offloads" };
         let mut session = session(&OURS, MTU)?;
         turn(&mut session, on)?;
+        session.set_keyword("WithoutUso", if on { "0" } else { "1" })?;
         session.load()?;
         until_reached(&LINUX, &OURS.address())?;
         for address in [LINUX.address(), format!("[{}]", LINUX.address_v6())] {
@@ -34,7 +44,28 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
         let report = session.unload()?;
         tally.check(&format!("{what} softndk.sys leaves nothing"), is_clean(&report));
         tally.check(&format!("{what} TCP/IP leaves as much to it"), left(&session, on));
+        let divides = messages(&session, "divided").and_then(|count| {
+            ensure!((count > 100) == on, "{count} lists had a message of several datagrams");
+            Ok(())
+        });
+        let how =
+            if on { "sends messages of several datagrams" } else { "sends datagrams, as WSK has no UDP_SEND_MSG_SIZE" };
+        tally.check(&format!("{what} softndk.sys {how}"), divides);
     }
+    tally.check("after a refused message datagrams are sent one by one", refused_message());
+    Ok(())
+}
+
+/// The stand-in says that it divides messages, and refuses them: the driver sends a few before it learns that.
+fn refused_message() -> Result<()> {
+    let mut session = session(&OURS, MTU)?;
+    session.set_keyword("WithoutUso", "2")?;
+    session.load()?;
+    until_reached(&LINUX, &OURS.address())?;
+    stream(&OURS, &LINUX, 16 * MEBIBYTE)?;
+    is_clean(&session.unload()?)?;
+    let count = messages(&session, "refused")?;
+    ensure!((1..=8).contains(&count), "{count} messages were refused");
     Ok(())
 }
 

@@ -59,6 +59,7 @@ fn serve_service(driver: &str, addresses: &str) -> Result<()> {
     let service = Service::create(driver)?;
     service.set_parameter("Addresses", addresses)?;
     service.set_parameter("WithoutWsk", "0")?;
+    service.set_parameter("WithoutUso", "0")?;
     service.set_parameter("RefusedWatches", "0")?;
     service.set_parameter("Crc", "0")?;
     service.set_parameter("Groups", "")?;

@@ -44,7 +44,17 @@ pub(super) enum What {
     Accept(Accept),
     Send { parts: Vec<Part>, sent: usize, now: bool },
     Receive(Vec<Part>),
-    SendMessages { datagrams: VecDeque<Vec<Part>>, sent: usize, to: SOCKADDR_INET },
+    SendMessages(Messages),
+}
+
+/// What WskSendMessages is to send.
+pub(super) struct Messages {
+    /// Those that are not sent.
+    pub(super) messages: VecDeque<Vec<Part>>,
+    /// Bytes of each datagram into which a message is divided.
+    pub(super) size: Option<u32>,
+    pub(super) sent: usize,
+    pub(super) to: SOCKADDR_INET,
 }
 
 /// Where the client wants the addresses.
@@ -72,7 +82,7 @@ impl UnderWay {
         match what {
             What::Connect(_) | What::Accept(_) => self.starts.is_empty(),
             What::Receive(_) => self.receives.is_empty(),
-            What::SendMessages { .. } => self.sends.is_empty(),
+            What::SendMessages(_) => self.sends.is_empty(),
             What::Send { .. } => self.sends.is_empty() && self.unacknowledged.is_empty() && self.finishing.is_none(),
         }
     }
@@ -81,7 +91,7 @@ impl UnderWay {
         match operation.what {
             What::Connect(_) | What::Accept(_) => self.starts.push_back(operation),
             What::Receive(_) => self.receives.push_back(operation),
-            What::SendMessages { .. } => self.sends.push_back(operation),
+            What::SendMessages(_) => self.sends.push_back(operation),
             What::Send { .. } => {
                 self.sends.push_back(operation);
                 if !round_trip.is_zero() {
@@ -125,7 +135,7 @@ pub(super) fn start(socket: Arc<Socket>, request: Request, what: What) -> i32 {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let operation = Operation { request, what };
     let is_third = COUNT.fetch_add(1, Ordering::Relaxed).is_multiple_of(3);
-    let within = is_third != matches!(operation.what, What::SendMessages { .. });
+    let within = is_third != matches!(operation.what, What::SendMessages(_));
     let mut state = lock(&socket.state);
     let first = state.jobs == 0 && state.under_way.is_first(&operation.what);
     if within && first && !state.closing && state.dead.is_none() && operation.request.allow_cancel() {
@@ -133,7 +143,7 @@ pub(super) fn start(socket: Arc<Socket>, request: Request, what: What) -> i32 {
             What::Connect(_) | What::Accept(_) => start_ended,
             What::Send { .. } => send_ended,
             What::Receive(_) => receive_ended,
-            What::SendMessages { .. } => datagrams_ended,
+            What::SendMessages(_) => datagrams_ended,
         };
         let round_trip = state.round_trip;
         state.under_way.push(operation, round_trip);
@@ -298,14 +308,19 @@ fn send_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
 
 /// A datagram that Linux does not take leaves the socket as it was, and ends its list.
 fn datagrams_ended(socket: &Socket, state: &mut State) -> Option<Ended> {
-    let What::SendMessages { datagrams, sent, to } = &mut state.under_way.sends.front_mut()?.what else { return None };
+    let What::SendMessages(Messages { messages, size, sent, to }) = &mut state.under_way.sends.front_mut()?.what else {
+        return None;
+    };
     let mut result = Ok(());
-    while let Some(parts) = datagrams.front() {
+    while let Some(parts) = messages.front_mut() {
         // SAFETY: the client's bytes are valid until the request is completed.
-        match unsafe { linux::udp::send(socket.file, parts, *to) }.transpose()? {
+        match unsafe { linux::udp::send(socket.file, parts, *size, *to) }.transpose()? {
             Ok(bytes) => {
                 *sent += bytes;
-                datagrams.pop_front();
+                mdl::advance(parts, bytes);
+                if parts.is_empty() {
+                    messages.pop_front();
+                }
             }
             Err(status) => {
                 result = Err(status);

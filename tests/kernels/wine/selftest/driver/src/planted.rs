@@ -135,6 +135,11 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             113 => Fault::SegmentsAnything.during(CHECK_SENDS),
             114 => Fault::TakesAnySetting.during(CHECK_OIDS),
             115 => Fault::TellsNoOffloads.during(CHECK_OIDS),
+            116 => wsk::datagrams::planted::send_size_unasked(),
+            117 => wsk::datagrams::planted::send_other_control(),
+            118 => wsk::datagrams::planted::send_short_control(),
+            119 => wsk::datagrams::planted::send_no_bytes(),
+            120 => wsk::datagrams::planted::ask_short(),
             _ => text.check(false, "no such violation"),
         }
     }

@@ -7,26 +7,33 @@ use ndk_abi::{
     sockaddr::SOCKADDR,
     status::NTSTATUS,
     wsk::{
-        NPI_WSK_INTERFACE_ID, SO_WSK_EVENT_CALLBACK, SOL_SOCKET, WSK_BUF_LIST, WSK_DATAGRAM_INDICATION,
-        WSK_EVENT_CALLBACK_CONTROL, WSK_EVENT_RECEIVE_FROM, WSK_SET_OPTION, WSK_SOCKET,
+        IPPROTO_UDP, NPI_WSK_INTERFACE_ID, SO_WSK_EVENT_CALLBACK, SOL_SOCKET, UDP_SEND_MSG_SIZE, WSACMSGHDR,
+        WSK_BUF_LIST, WSK_DATAGRAM_INDICATION, WSK_EVENT_CALLBACK_CONTROL, WSK_EVENT_RECEIVE_FROM, WSK_GET_OPTION,
+        WSK_SET_OPTION, WSK_SOCKET,
     },
 };
 
 use super::{Events, list, release as give_back};
 use crate::{
-    lock,
+    lock, parameter,
     wsk::{
         entries::{admit, answer, copy, enter, refuse},
         mdl,
-        operations::{self, What, finish},
+        operations::{self, Messages, What, finish},
         request::{self, Request},
         socket::{self, Kind, Phase},
     },
 };
 
-const NOT_SIMULATED: &str = "WskControlSocket: only the option that enables callbacks is simulated";
+const NOT_SIMULATED: &str =
+    "WskControlSocket: only the option that enables callbacks, and UDP_SEND_MSG_SIZE, are simulated";
 
-/// wsk/nc-wsk-pfn_wsk_control_socket, network/so-wsk-event-callback: for the one option that enables the callback.
+/// What the control information with a send begins with, and what it takes with a number of four bytes behind that.
+const HEADER: usize = size_of::<WSACMSGHDR>();
+const CONTROL: u32 = 24;
+
+/// wsk/nc-wsk-pfn_wsk_control_socket, network/so-wsk-event-callback: for the option that enables the callback, and the one that says whether
+/// messages are divided (winsock/ipproto-udp-socket-options).
 pub(in crate::wsk) unsafe extern "system" fn control(
     socket: *mut WSK_SOCKET,
     what: u32,
@@ -41,6 +48,24 @@ pub(in crate::wsk) unsafe extern "system" fn control(
 ) -> NTSTATUS {
     const FUNCTION: &str = "WskControlSocket";
     let enables = (what, code, level) == (WSK_SET_OPTION, SO_WSK_EVENT_CALLBACK, SOL_SOCKET);
+    if (what, code, level) == (WSK_GET_OPTION, UDP_SEND_MSG_SIZE, IPPROTO_UDP) {
+        let is_right = input_size == 0 && input.is_null() && output_size == size_of::<u32>() && !output.is_null();
+        let entered = enter(FUNCTION, socket, irp, &[Kind::Datagram], &[Phase::Made, Phase::Bound]);
+        return answer(entered.map(|(socket, _call, request)| {
+            if !is_right {
+                return refuse(request, "WskControlSocket: UDP_SEND_MSG_SIZE is four bytes", status::INVALID_PARAMETER);
+            }
+            // Windows from before UDP segmentation, or with something below TCP/IP that refuses it.
+            let without = parameter("WithoutUso").unwrap_or_default();
+            if without == "1" {
+                return finish(request, status::INVALID_PARAMETER, 0);
+            }
+            lock(&socket.state).datagrams.divides = Some(without != "2");
+            // SAFETY: the client's place for it, until the request ends.
+            unsafe { output.cast::<u32>().write(0) };
+            finish(request, status::SUCCESS, size_of::<u32>())
+        }));
+    }
     if !irp.is_null() {
         let Some(mut request) = Request::begin(FUNCTION, irp) else { return NTSTATUS(status::INVALID_PARAMETER) };
         request.kind = Kind::Datagram;
@@ -71,6 +96,31 @@ pub(in crate::wsk) unsafe extern "system" fn control(
             NTSTATUS(status::SUCCESS)
         }
     }
+}
+
+/// The bytes of each datagram by the control information with a send. Err: what is wrong with it.
+///
+/// # Safety
+/// So many bytes, or null.
+unsafe fn message_size(length: u32, control: *mut c_void) -> Result<Option<u32>, &'static str> {
+    if control.is_null() && length == 0 {
+        return Ok(None);
+    }
+    if control.is_null() || length != CONTROL {
+        return Err("WskSendMessages: the length of control information");
+    }
+    // SAFETY: as many bytes as both take.
+    let (header, size) = unsafe {
+        (
+            control.cast::<WSACMSGHDR>().read_unaligned(),
+            control.wrapping_byte_add(HEADER).cast::<u32>().read_unaligned(),
+        )
+    };
+    let WSACMSGHDR { cmsg_len, cmsg_level, cmsg_type } = header;
+    if (cmsg_len, cmsg_level, cmsg_type) != (HEADER + size_of::<u32>(), IPPROTO_UDP as i32, UDP_SEND_MSG_SIZE as i32) {
+        return Err("WskSendMessages: control information that is no UDP_SEND_MSG_SIZE");
+    }
+    if size == 0 { Err("WskSendMessages: datagrams of no bytes") } else { Ok(Some(size)) }
 }
 
 /// What is wrong with a call that enables the callback.
@@ -113,9 +163,14 @@ pub(in crate::wsk) unsafe extern "system" fn send_messages(
     const FUNCTION: &str = "WskSendMessages";
     let entered = enter(FUNCTION, socket, irp, &[Kind::Datagram], &[Phase::Bound]);
     answer(entered.map(|(socket, _call, request)| {
-        if flags != 0 || control_length != 0 || !control.is_null() {
-            return refuse(request, "WskSendMessages: flags, or control information", status::INVALID_PARAMETER);
+        if flags != 0 {
+            return refuse(request, "WskSendMessages: flags", status::INVALID_PARAMETER);
         }
+        // SAFETY: the client's.
+        let size = match unsafe { message_size(control_length, control) } {
+            Ok(size) => size,
+            Err(problem) => return refuse(request, problem, status::INVALID_PARAMETER),
+        };
         // SAFETY: the client's address.
         let to = (!address.is_null()).then(|| unsafe { copy(address, socket.family) }).flatten();
         let Some(to) = to else {
@@ -124,7 +179,7 @@ pub(in crate::wsk) unsafe extern "system" fn send_messages(
         if list.is_null() {
             return refuse(request, "WskSendMessages: no datagram", status::INVALID_PARAMETER);
         }
-        let mut datagrams = VecDeque::new();
+        let (mut messages, mut datagrams) = (VecDeque::new(), 0);
         let mut next = list;
         // SAFETY: the client's list.
         while let Some(datagram) = unsafe { next.as_ref() } {
@@ -132,13 +187,30 @@ pub(in crate::wsk) unsafe extern "system" fn send_messages(
             let Some(parts) = (unsafe { mdl::parts(FUNCTION, &datagram.Buffer) }) else {
                 return finish(request, status::INVALID_PARAMETER, 0);
             };
-            datagrams.push_back(parts);
+            datagrams += size.map_or(1, |size| datagram.Buffer.Length.div_ceil(size as usize).max(1));
+            messages.push_back(parts);
             next = datagram.Next;
         }
         let mut state = lock(&socket.state);
-        state.datagrams.longest = datagrams.len().max(state.datagrams.longest);
+        let seen = &mut state.datagrams;
+        if size.is_some() {
+            match seen.divides {
+                None => {
+                    drop(state);
+                    let text = "WskSendMessages: UDP_SEND_MSG_SIZE, which WskControlSocket has not said to be there";
+                    return refuse(request, text, status::INVALID_PARAMETER);
+                }
+                Some(false) => {
+                    seen.refusals += 1;
+                    drop(state);
+                    return finish(request, status::INVALID_PARAMETER, 0);
+                }
+                Some(true) => seen.divided += u64::from(datagrams > messages.len()),
+            }
+        }
+        seen.longest = datagrams.max(seen.longest);
         drop(state);
-        operations::start(socket, request, What::SendMessages { datagrams, sent: 0, to })
+        operations::start(socket, request, What::SendMessages(Messages { messages, size, sent: 0, to }))
     }))
 }
 

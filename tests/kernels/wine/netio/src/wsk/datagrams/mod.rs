@@ -67,6 +67,11 @@ pub(super) struct Datagrams {
     lists: BTreeMap<usize, Held>,
     /// Datagrams in the longest list that the client has sent.
     longest: usize,
+    /// The client was told that messages are divided; whether they are.
+    divides: Option<bool>,
+    /// Lists with a message of several datagrams: sent, and refused.
+    divided: u64,
+    refusals: u64,
 }
 
 struct Held {
@@ -179,8 +184,10 @@ fn release(socket: &Socket, head: usize) -> bool {
 
 /// The socket is about to be closed. By the thread of datagrams: no callback is in progress, and none comes.
 pub(super) fn end(socket: &Socket) {
-    let Datagrams { lists, longest, .. } = std::mem::take(&mut lock(&socket.state).datagrams);
+    let Datagrams { lists, longest, divided, refusals, .. } = std::mem::take(&mut lock(&socket.state).datagrams);
     kernel::trace(&format!("netio: longest list of datagrams: {longest}"));
+    kernel::trace(&format!("netio: lists with a message that is divided: {divided}"));
+    kernel::trace(&format!("netio: lists with a message that is refused: {refusals}"));
     if !lists.is_empty() {
         violation(&format!("WskCloseSocket: the client has not released {} lists of datagrams", lists.len()));
     }

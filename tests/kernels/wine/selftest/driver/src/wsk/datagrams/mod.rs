@@ -283,8 +283,22 @@ unsafe fn start_send<const COUNT: usize>(
     request: *mut Request,
     socket: *mut WSK_SOCKET,
     datagrams: [WSK_BUF; COUNT],
-    mut to: SOCKADDR_INET,
+    to: SOCKADDR_INET,
 ) -> i32 {
+    // SAFETY: passed on to the caller.
+    unsafe { start_send_with(request, socket, datagrams, to, &mut []) }
+}
+
+/// The same, with control information.
+unsafe fn start_send_with<const COUNT: usize>(
+    request: *mut Request,
+    socket: *mut WSK_SOCKET,
+    datagrams: [WSK_BUF; COUNT],
+    mut to: SOCKADDR_INET,
+    control: &mut [u32],
+) -> i32 {
+    let information = if control.is_empty() { null_mut() } else { control.as_mut_ptr().cast() };
+    let size = size_of_val(control) as u32;
     let mut lists = datagrams.map(|buffer| WSK_BUF_LIST { Next: null_mut(), Buffer: buffer });
     let mut first = null_mut();
     for list in lists.iter_mut().rev() {
@@ -296,7 +310,7 @@ unsafe fn start_send<const COUNT: usize>(
     unsafe {
         Request::start(request, |irp| {
             if let Some(send) = datagram(socket).WskSendMessages {
-                returned = send(socket, first, 0, (&raw mut to).cast(), 0, null_mut(), irp).0;
+                returned = send(socket, first, 0, (&raw mut to).cast(), size, information, irp).0;
             }
         });
     }

@@ -180,6 +180,61 @@ pub(crate) unsafe fn send_nothing() {
     }
 }
 
+/// A WSACMSGHDR of 20 bytes with a number.
+const fn control(cmsg_type: u32, number: u32) -> [u32; 6] {
+    [20, 0, IPPROTO_UDP, cmsg_type, number, 0]
+}
+
+/// Sends a datagram with control information.
+unsafe fn send_with(control: &mut [u32]) {
+    // SAFETY: wrong on purpose.
+    unsafe {
+        with_bound(|socket| {
+            let (bytes, mut request) = (Bytes::new(), Request::new());
+            let request = &raw mut request;
+            start_send_with(request, socket, [bytes.part(0, 1)], own(AF_INET, 1), control);
+            Request::end(request);
+            bytes.free();
+        });
+    }
+}
+
+pub(crate) unsafe fn send_size_unasked() {
+    // SAFETY: wrong on purpose.
+    unsafe { send_with(&mut control(UDP_SEND_MSG_SIZE, 1000)) };
+}
+
+pub(crate) unsafe fn send_other_control() {
+    // SAFETY: wrong on purpose.
+    unsafe { send_with(&mut control(UDP_SEND_MSG_SIZE + 1, 1000)) };
+}
+
+pub(crate) unsafe fn send_short_control() {
+    // SAFETY: wrong on purpose.
+    unsafe { send_with(&mut control(UDP_SEND_MSG_SIZE, 1000)[..4]) };
+}
+
+pub(crate) unsafe fn send_no_bytes() {
+    // SAFETY: wrong on purpose.
+    unsafe { send_with(&mut control(UDP_SEND_MSG_SIZE, 0)) };
+}
+
+pub(crate) unsafe fn ask_short() {
+    let mut size = 0_u16;
+    let output = (&raw mut size).cast();
+    // SAFETY: wrong on purpose.
+    unsafe {
+        with_bound(|socket| {
+            wait(|irp| {
+                if let Some(control) = datagram(socket).WskControlSocket {
+                    let (code, level, none) = (UDP_SEND_MSG_SIZE, IPPROTO_UDP, null_mut());
+                    control(socket, WSK_GET_OPTION, code, level, 0, none, 2, output, null_mut(), irp);
+                }
+            });
+        });
+    }
+}
+
 pub(crate) unsafe fn send_to_other_family() {
     // SAFETY: wrong on purpose.
     unsafe {
