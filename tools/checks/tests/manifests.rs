@@ -83,7 +83,10 @@ fn both_lock_files_name_the_same_crates() {
     let packages = |folder: &str| {
         let lock = read(&format!("{folder}/Cargo.lock"));
         let packages = lock["package"].as_array().unwrap().clone();
-        packages.iter().map(|package| format!("{} {}", package["name"], package["version"])).collect::<Vec<_>>()
+        let line = |package: &toml::Value| {
+            format!("{} {} {:?}", package["name"], package["version"], package.get("dependencies"))
+        };
+        packages.iter().map(line).collect::<Vec<_>>()
     };
     let (windows, linux) = (packages("driver/softndk"), packages("tools/cross"));
     assert_eq!(windows.iter().filter(|package| package.starts_with("\"wdk")).count(), 6, "{windows:?}");
