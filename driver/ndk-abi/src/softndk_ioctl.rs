@@ -376,11 +376,11 @@ c_structs! { SOFTNDK_LAYOUTS:
     /// what was dropped, by reason. In, datagrams: of no peer; without a VXLAN header that has a VNI; of another VNI;
     /// shorter than an Ethernet header; longer than `Mtu` allows; with a VLAN tag; from a group or from 0; from the
     /// adapter's own address; with no free NET_BUFFER_LIST; whose data could not be mapped; not wanted by the packet
-    /// filter; while the adapter was paused. Out: frames with a VLAN tag; frames while the link was down, and datagrams
-    /// that waited when it went down; segments that were more than there are slots, datagrams whose data could not be mapped, or that Winsock
-    /// Kernel did not send.
+    /// filter; while the adapter was paused. Out: frames with a VLAN tag; with an IP packet
+    /// for a peer's address; while the link was down, and datagrams that waited when it went down; segments that were more
+    /// than there are slots, datagrams whose data could not be mapped, or that Winsock Kernel did not send.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-    struct SOFTNDK_CABLE, size 0xe0 {
+    struct SOFTNDK_CABLE, size 0xe8 {
         0x00 Version: u32,
         0x04 Size: u32,
         0x08 State: u32,
@@ -408,10 +408,11 @@ c_structs! { SOFTNDK_LAYOUTS:
         0xa8 InNotWanted: u64,
         0xb0 InPaused: u64,
         0xb8 OutVlanTag: u64,
-        0xc0 OutLinkDown: u64,
-        0xc8 OutNoSlot: u64,
-        0xd0 OutNotMapped: u64,
-        0xd8 OutNotSent: u64,
+        0xc0 OutCircularRoute: u64,
+        0xc8 OutLinkDown: u64,
+        0xd0 OutNoSlot: u64,
+        0xd8 OutNotMapped: u64,
+        0xe0 OutNotSent: u64,
     }
 
     /// A peer of the cable, with port 0: the datagrams that Winsock Kernel has sent to it, and all that came from it.

@@ -26,7 +26,7 @@ use task_offload::{
     checksum::Checksums,
     large_send::{LargeSend, MAX_HEADERS},
 };
-use vxlan::ethernet::HEADER;
+use vxlan::circular::START;
 
 use crate::{
     adapter::Adapter,
@@ -66,7 +66,8 @@ pub(crate) unsafe extern "system" fn send(
         list.Status = if running { STATUS_SUCCESS } else { NDIS_STATUS_PAUSED };
         let is_done = match &cable {
             _ if !running => true,
-            Some(cable) if cable.is_busy() => false,
+            // SAFETY: a list of the chain.
+            Some(cable) if cable.is_busy() && !unsafe { is_circular(list, cable) } => false,
             // SAFETY: a list of the chain.
             cable => unsafe { send_list(list, cable.as_ref(), adapter.mtu(), adapter.offloads.current(), &mut sent) },
         };
@@ -208,6 +209,34 @@ pub(crate) unsafe fn send_list(
     }
 }
 
+/// The first bytes of a frame, of which the frame has as many: in the frame, or in `storage`.
+///
+/// # Safety
+/// `frame` is valid, and this driver owns it while the bytes are used.
+unsafe fn frame_start(frame: *mut NET_BUFFER, count: u32, storage: &mut [u8; MAX_HEADERS]) -> Option<&[u8]> {
+    // SAFETY: a valid frame; `storage` has room for the bytes, in case they are not contiguous.
+    let start = unsafe { ndis::NdisGetDataBuffer(frame, count, storage.as_mut_ptr().cast(), 1, 0) };
+    if start.is_null() {
+        return None;
+    }
+    // SAFETY: as many bytes, in the frame or in `storage`.
+    Some(unsafe { slice::from_raw_parts(start.cast_const().cast::<u8>(), count as usize) })
+}
+
+/// Whether a list has a datagram of the cable, which a route leads into the cable. Such a list must not wait for slots: Winsock Kernel ends the request
+/// of the datagram, which has a slot, when the list is completed.
+///
+/// # Safety
+/// `list` and its frames are valid, and this driver owns them.
+unsafe fn is_circular(list: &NET_BUFFER_LIST, cable: &Cable) -> bool {
+    // SAFETY: null, or a frame of the list, by contract.
+    let Some(frame) = (unsafe { list.FirstNetBuffer.as_ref() }) else { return false };
+    let mut storage = [0_u8; MAX_HEADERS];
+    // SAFETY: as above.
+    let start = unsafe { frame_start(list.FirstNetBuffer, frame.DataLength.min(START as u32), &mut storage) };
+    start.is_some_and(|start| cable.is_circular(start))
+}
+
 /// Checks a frame, sends it over the cable, if there is one, and counts it.
 ///
 /// # Safety
@@ -227,31 +256,27 @@ unsafe fn send_frame(
         sent.errors = sent.errors.wrapping_add(1);
         return Err(Refused::Status(NDIS_STATUS_INVALID_LENGTH));
     }
-    let needed = if asked.is_nothing() { ETHERNET_HEADER } else { length.min(MAX_HEADERS as u32) };
+    let needed = length.min(if asked.is_nothing() { START } else { MAX_HEADERS } as u32);
     let mut storage = [0_u8; MAX_HEADERS];
-    // SAFETY: a valid frame; `storage` has room for the bytes, in case they are not contiguous.
-    let start = unsafe { ndis::NdisGetDataBuffer(frame, needed, storage.as_mut_ptr().cast(), 1, 0) };
-    if start.is_null() {
+    // SAFETY: a valid frame, by contract.
+    let Some(start) = (unsafe { frame_start(frame, needed, &mut storage) }) else {
         sent.discards = sent.discards.wrapping_add(1);
         return Err(Refused::Status(NDIS_STATUS_RESOURCES));
-    }
-    // SAFETY: as many bytes, in the frame or in `storage`.
-    let start = unsafe { slice::from_raw_parts(start.cast_const().cast::<u8>(), needed as usize) };
-    let header = start.first_chunk::<HEADER>();
-    let Some((header, task)) = header.zip(asked.task(start, length, mtu)) else {
+    };
+    let destination = start.first_chunk::<6>();
+    let Some((destination, task)) = destination.zip(asked.task(start, length, mtu)) else {
         sent.errors = sent.errors.wrapping_add(1);
         return Err(Refused::Status(NDIS_STATUS_INVALID_DATA));
     };
     if let Some(cable) = cable {
         // SAFETY: by contract.
-        unsafe { Cable::send(cable, frame, header, &task, peer) }.inspect_err(|refused| {
+        unsafe { Cable::send(cable, frame, start, &task, peer) }.inspect_err(|refused| {
             if let Refused::Status(_) = refused {
                 sent.discards = sent.discards.wrapping_add(1);
             }
         })?;
     }
-    let [a, b, c, d, e, f, ..] = *header;
-    sent.count(Kind::of([a, b, c, d, e, f]), task.segments() as u64, task.octets() as u64);
+    sent.count(Kind::of(*destination), task.segments() as u64, task.octets() as u64);
     Ok(())
 }
 

@@ -12,6 +12,7 @@
 //! | [`fdb`] | the forwarding database: behind which peer an address is |
 //! | [`peers`] | the list of peers, as an administrator writes it |
 //! | [`vtep`] | the tunnel end |
+//! | [`circular`] | the cable's own datagrams, which must not go into the cable again |
 //! | [`drops`] | counts of what went no further |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@
     clippy::arithmetic_side_effects
 )]
 
+pub mod circular;
 pub mod drops;
 pub mod ethernet;
 pub mod fdb;

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use crate::{
+    circular,
     ethernet::{self, EthernetHeader, MacAddress},
     fdb::{Fdb, Set},
     header::{self, Vni},
@@ -31,11 +32,13 @@ pub enum Dropped {
     InvalidSource,
     /// The source is the adapter itself: the frame has come round in a loop, or a peer has taken the adapter's address.
     OwnAddress,
+    /// The frame's IP packet is for a peer's address: a route leads the cable's datagrams into the cable.
+    CircularRoute,
 }
 
 impl Dropped {
     /// All reasons, in their order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Stranger,
         Self::NotVxlan,
         Self::OtherVni,
@@ -44,6 +47,7 @@ impl Dropped {
         Self::VlanTag,
         Self::InvalidSource,
         Self::OwnAddress,
+        Self::CircularRoute,
     ];
 }
 
@@ -90,9 +94,12 @@ impl<S: AsRef<[Set]> + AsMut<[Set]>> Vtep<S> {
         header::emit(self.vni)
     }
 
-    /// To which peers the adapter's frame of `length` bytes goes. `start` holds at least its Ethernet header.
+    /// To which peers the adapter's frame of `length` bytes goes. `start` holds [`circular::START`] bytes of it, or all.
     pub fn destination(&self, start: &[u8], length: usize, now: u32) -> Result<Destination, Dropped> {
         let header = self.check(start, length)?;
+        if self.is_circular(start) {
+            return Err(Dropped::CircularRoute);
+        }
         if header.destination.is_group() {
             return Ok(Destination::All);
         }
@@ -115,6 +122,14 @@ impl<S: AsRef<[Set]> + AsMut<[Set]>> Vtep<S> {
         }
         self.fdb.learn(header.source, peer, now);
         Ok(frame)
+    }
+
+    /// Whether the adapter's frame may be a datagram of the cable, which a route leads into the cable. `start`: as for [`Self::destination`].
+    #[must_use]
+    pub fn is_circular(&self, start: &[u8]) -> bool {
+        let packet = start.get(ethernet::HEADER..).unwrap_or_default();
+        let to = EthernetHeader::of(start).and_then(|header| circular::ip_destination(&header, packet));
+        to.is_some_and(|to| self.peers.find(to).is_some())
     }
 
     /// Checks a frame, whichever way it goes.

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use etherparse::PacketBuilder;
 use proptest::prelude::*;
+use vxlan::circular::START;
 use vxlan::drops::Drops;
-use vxlan::ethernet::{EthernetHeader, MacAddress};
+use vxlan::ethernet::{EthernetHeader, HEADER, MacAddress};
 use vxlan::fdb::{AGEING_SECONDS, CAPACITY, EMPTY, Fdb, SETS, Set};
 use vxlan::header::{self, Vni};
 use vxlan::peers::{MAX_PEERS, PeerIndex, Peers, Refusal};
@@ -104,13 +106,54 @@ fn what_is_dropped_teaches_nothing() {
     assert!(vtep.decapsulate(ip("192.0.2.1"), &datagram(7, &frame(ADAPTER, STATION, MTU)), 0).is_ok());
 }
 
+/// Of both versions of IP, whole or as a fragment, or with another protocol, as IPsec's.
+// Shows T91.
+#[test]
+fn packets_for_a_peer_do_not_go_into_the_cable() {
+    const ESP: u8 = 50;
+    let carried = datagram(7, &frame(BROADCAST, ADAPTER, 46));
+    for (peer, other, header) in [("192.0.2.1", "192.0.2.3", 20), ("2001:db8::1", "2001:db8::3", 40)] {
+        let vtep = Vtep::new(Vni::new(7).unwrap(), ADAPTER, MTU, Peers::parse(peer).unwrap(), fdb());
+        let frame = |to: &str| {
+            let ethernet = PacketBuilder::ethernet2(ADAPTER.0, STATION.0);
+            let packet = match (ip(other), ip(to)) {
+                (IpAddr::V4(from), IpAddr::V4(to)) => ethernet.ipv4(from.octets(), to.octets(), 64),
+                (IpAddr::V6(from), IpAddr::V6(to)) => ethernet.ipv6(from.octets(), to.octets(), 64),
+                _ => unreachable!(),
+            };
+            let mut frame = Vec::new();
+            packet.udp(4789, 4789).write(&mut frame, &carried).unwrap();
+            frame
+        };
+        let own = frame(peer);
+        let (mut fragment, mut sealed) = (own.clone(), own.clone());
+        if ip(peer).is_ipv4() {
+            fragment[20..22].copy_from_slice(&[0, 100]);
+            sealed[23] = ESP;
+        } else {
+            fragment[20] = 44;
+            sealed[20] = ESP;
+        }
+        for frame in [&own, &fragment, &sealed] {
+            let start = &frame[..START.min(frame.len())];
+            assert_eq!(vtep.destination(start, frame.len(), 0), Err(Dropped::CircularRoute), "{peer}");
+        }
+        let strange = frame(other);
+        assert_eq!(vtep.destination(&strange[..START], strange.len(), 0), Ok(Destination::All));
+        for length in HEADER..=own.len().min(START) {
+            let is_known = length >= HEADER + header;
+            assert_eq!(vtep.is_circular(&own[..length]), is_known, "{peer}, {length} bytes");
+        }
+    }
+}
+
 #[test]
 fn each_reason_has_a_count_of_its_own() {
     let drops = Drops::default();
     for (times, why) in Dropped::ALL.into_iter().enumerate() {
         (0..=times).for_each(|_| drops.count(why));
     }
-    assert_eq!(Dropped::ALL.map(|why| drops.of(why)), [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(Dropped::ALL.map(|why| drops.of(why)), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
 }
 
 #[test]

@@ -146,6 +146,7 @@ impl Cable {
             ]),
             dropped_out: Counts(vec![
                 ("vlan_tag", found.OutVlanTag),
+                ("circular_route", found.OutCircularRoute),
                 ("link_down", found.OutLinkDown),
                 ("no_slot", found.OutNoSlot),
                 ("not_mapped", found.OutNotMapped),

@@ -73,8 +73,8 @@ enum Command {
     /// `vlan_tag`; `invalid_source`, from a group or no address; `own_address`, from the adapter's own address; `no_list`, more at a time than
     /// Windows takes; `not_mapped`, without memory; `not_wanted`, of a kind that no protocol asks for; `paused`, while the adapter was paused.
     ///
-    /// Dropped out: `vlan_tag`; `link_down`; `no_slot`, more at a time than the network takes; `not_mapped`, without memory; `not_sent`, which
-    /// Windows refused to send.
+    /// Dropped out: `vlan_tag`; `circular_route`, to a peer's IP address: a route leads the cable's own datagrams into the cable;
+    /// `link_down`; `no_slot`, more at a time than the network takes; `not_mapped`, without memory; `not_sent`, which Windows refused to send.
     Cable,
     /// Have Windows turn RDMA on, by Enable-NetAdapterRdma, and wait until the driver reports RDMA on.
     Enable,

@@ -165,6 +165,7 @@ fn cable() -> Vec<u8> {
         InNotWanted: 13,
         InPaused: 14,
         OutVlanTag: 15,
+        OutCircularRoute: 32,
         OutLinkDown: 16,
         OutNoSlot: 17,
         OutNotMapped: 18,
@@ -206,7 +207,7 @@ fn a_cable_is_shown_by_the_names_of_its_parts() {
             "stranger": 3, "not_vxlan": 4, "other_vni": 5, "short": 6, "long": 7, "vlan_tag": 8, "invalid_source": 9,
             "own_address": 10, "no_list": 11, "not_mapped": 12, "not_wanted": 13, "paused": 14,
         },
-        "dropped_out": { "vlan_tag": 15, "link_down": 16, "no_slot": 17, "not_mapped": 18, "not_sent": 19 },
+        "dropped_out": { "vlan_tag": 15, "circular_route": 32, "link_down": 16, "no_slot": 17, "not_mapped": 18, "not_sent": 19 },
         "last_error": {
             "status": STATUS_HOST_UNREACHABLE.to_string(), "what": "a datagram was not sent", "age": 12,
         },

@@ -245,15 +245,16 @@ impl Cable {
         unsafe { kernel.close(passive) };
     }
 
-    /// Queues a frame for the peers that are to have it, from the place `next` in the list of peers on, which moves. NDIS_STATUS_MEDIA_DISCONNECTED:
-    /// the link is down; NDIS_STATUS_RESOURCES: the frame was dropped, or some of its segments were. IRQL <= DISPATCH.
+    /// Queues a frame for the peers that are to have it, from the place `next` in the list of peers on, which moves. `start`: the first
+    /// [`vxlan::circular::START`] bytes of the frame, or all. NDIS_STATUS_MEDIA_DISCONNECTED: the link is down; NDIS_STATUS_RESOURCES: the frame
+    /// was dropped, or some of its segments were. IRQL <= DISPATCH.
     ///
     /// # Safety
     /// `frame` is valid, and this driver owns it.
     pub(crate) unsafe fn send(
         this: &Arc<Self, Windows>,
         frame: *mut NET_BUFFER,
-        start: &[u8; HEADER],
+        start: &[u8],
         task: &Task<'_>,
         next: &mut usize,
     ) -> Result<(), Refused> {
@@ -298,6 +299,11 @@ impl Cable {
         }
         this.counters.frames_out.add(segments as u64);
         Ok(())
+    }
+
+    /// Whether a frame may be a datagram of this cable, which a route leads into the cable. `start`: as for [`Cable::send`].
+    pub(crate) fn is_circular(&self, start: &[u8]) -> bool {
+        self.state.lock().vtep.is_circular(start)
     }
 
     /// Whether lists wait for slots. A list that is sent now waits behind them.

@@ -48,6 +48,7 @@ impl Cable {
             InPaused: lost_in.paused.read(),
             // The miniport refuses frames of a wrong length before.
             OutVlanTag: lost_out.invalid.of(Dropped::VlanTag),
+            OutCircularRoute: lost_out.invalid.of(Dropped::CircularRoute),
             OutLinkDown: lost_out.link_down.read(),
             OutNoSlot: lost_out.no_room.read(),
             OutNotMapped: lost_out.not_mapped.read(),

@@ -6,17 +6,18 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail, ensure};
-use build::command::{output, step};
+use build::command::{outcome, output, said, step};
 use checks::tally::Tally;
 
 use super::stream::{Pings, Stream};
-use super::{Computer, LINUX, OTHER, OURS, VNI, captured, frames, ping, program};
+use super::{Computer, LINUX, OTHER, OURS, VNI, captured, frames, ping, program, seen, until_reached};
 use crate::session::Session;
 
 /// An address of the peer OTHER that is no peer's: `CablePeers` does not name it.
 const STRANGER: &str = "198.51.100.66";
 /// Datagrams of a sender, of which Linux drops those that find no room in the socket.
 const GARBAGE: &str = "30000";
+const PINGED: Duration = Duration::from_secs(60);
 /// More stations than the driver remembers, many times over.
 const STATIONS: &str = "20000";
 
@@ -48,6 +49,23 @@ pub(super) fn run(session: &mut Session, tally: &mut Tally) {
     tally.check("a stream arrives whole while a peer and a stranger send garbage, which takes no memory", garbage);
     let flooded = step("flooding softndk.sys with stations", || flood(session));
     tally.check("a flood of stations takes no memory, and a forgotten one is found again", flooded);
+    tally.check("a route that leads the cable's datagrams into the cable stops them, and no more", circular(session));
+}
+
+/// A route leads the datagrams for LINUX into the cable; they go again when the route is gone.
+fn circular(session: &Session) -> Result<()> {
+    let (peer, station) = (LINUX.underlay(), mac(&LINUX)?);
+    ensure!(seen::circular(session)? == 0, "datagrams came back before");
+    OURS.run(&format!("ip neighbour replace {peer} lladdr {} dev cable nud permanent", station.trim()))?;
+    OURS.run(&format!("ip route add {peer}/32 dev cable src {}", OURS.underlay()))?;
+    // More than the cable has slots.
+    let flood = format!("ping -n -q -f -c 2000 -s 1400 -w 40 {}", LINUX.address());
+    let pinged = outcome(&mut OURS.command(&flood), PINGED);
+    OURS.run(&format!("ip route del {peer}/32 dev cable"))?;
+    OURS.run(&format!("ip neighbour del {peer} dev cable"))?;
+    let (pinged, dropped) = (pinged?, seen::circular(session)?);
+    ensure!(!pinged.status.success() && dropped > 256, "{dropped} datagrams came back, and {}", said(&pinged));
+    until_reached(&LINUX, &OURS.address())
 }
 
 /// While garbage comes a stream arrives whole, and pings are answered.

@@ -86,6 +86,11 @@ pub(super) fn strangers(session: &Session) -> Result<u64> {
     Ok(number(&cable(session)?["dropped_in"]["stranger"]))
 }
 
+/// Datagrams of the cable that came back to the adapter, and were dropped so far.
+pub(super) fn circular(session: &Session) -> Result<u64> {
+    Ok(number(&cable(session)?["dropped_out"]["circular_route"]))
+}
+
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
