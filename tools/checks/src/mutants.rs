@@ -23,6 +23,9 @@ const CRATES: [(&str, &[&str]); 5] = [
 const MISSED: i32 = 2;
 const TIMED_OUT: i32 = 3;
 
+/// Seconds that the tests of all judges have for a mutant: cargo-mutants would give them five times what the crate's own tests take.
+const JUDGES_LIMIT: &str = "1200";
+
 /// Which mutants to try, and how they are told.
 #[derive(Args)]
 pub struct Wanted {
@@ -106,14 +109,15 @@ fn examine(package: &'static str, judges: &[&str], part: &[String]) -> Result<Ro
     if tried == 0 {
         return Ok(Row { package, equivalent, ..Row::default() });
     }
-    step(&format!("{tried} mutants of {package}, by its own tests"), || run(package, &[package], part, &folder))?;
+    step(&format!("{tried} mutants of {package}, by its own tests"), || run(package, &[package], part, &folder, &[]))?;
     let mut unviable = lines(&folder, "unviable")?.len();
     let mut timed_out = lines(&folder, "timeout")?.len();
     if !lines(&folder, "missed")?.is_empty() {
         let left = lines(&folder, "missed")?.len();
         let tests = [&[package], judges].concat();
+        let limit = ["--baseline", "skip", "--timeout", JUDGES_LIMIT];
         step(&format!("{left} of them, by the tests of {}", judges.join(", ")), || {
-            run(package, &tests, part, &folder)
+            run(package, &tests, part, &folder, &limit)
         })?;
         unviable += lines(&folder, "unviable")?.len();
         timed_out = lines(&folder, "timeout")?.len();
@@ -122,8 +126,9 @@ fn examine(package: &'static str, judges: &[&str], part: &[String]) -> Result<Ro
     Ok(Row { package, tried, unviable, timed_out, equivalent, missed })
 }
 
-fn run(package: &str, tests: &[&str], part: &[String], folder: &Path) -> Result<()> {
+fn run(package: &str, tests: &[&str], part: &[String], folder: &Path, limit: &[&str]) -> Result<()> {
     let mut command = command(package, part);
+    command.args(limit);
     command.args(["--no-shuffle", "--iterate", "--output"]).arg(folder);
     command.args(tests.iter().flat_map(|test| ["--test-package", test]));
     fs::create_dir_all(folder)?;
