@@ -116,7 +116,8 @@ pub(super) fn resize_in_traffic(bench: &Bench<'_>) -> anyhow::Result<()> {
         });
         let traffic = || {
             let mut next = 0;
-            while next < MESSAGES {
+            // The first resize may take longer than all messages. One that fails ends its thread.
+            while next < MESSAGES || resizes.load(Ordering::Relaxed) == 0 && !resizer.is_finished() {
                 // Bursts of at most 32: the queue holds 40 at least.
                 for context in next..next + 20 {
                     pair.b.qp.receive(context, &[])?;
