@@ -376,9 +376,9 @@ c_structs! { SOFTNDK_LAYOUTS:
     /// what was dropped, by reason. In, datagrams: of no peer; without a VXLAN header that has a VNI; of another VNI;
     /// shorter than an Ethernet header; longer than `Mtu` allows; with a VLAN tag; from a group or from 0; from the
     /// adapter's own address; with no free NET_BUFFER_LIST; whose data could not be mapped; not wanted by the packet
-    /// filter; while the adapter was paused. Out: frames with a VLAN tag; with an IP packet
-    /// for a peer's address; while the link was down, and datagrams that waited when it went down; segments that were more
-    /// than there are slots, datagrams whose data could not be mapped, or that Winsock Kernel did not send.
+    /// filter; while the adapter was paused. Out: frames with a VLAN tag; frames with an IP packet for a peer's address;
+    /// frames while the link was down, and datagrams that waited when it went down; segments that were more than there are
+    /// slots; datagrams whose data could not be mapped; datagrams that Winsock Kernel did not send.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_CABLE, size 0xe8 {
         0x00 Version: u32,

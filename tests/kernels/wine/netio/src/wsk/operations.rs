@@ -49,7 +49,7 @@ pub(super) enum What {
 
 /// What WskSendMessages is to send.
 pub(super) struct Messages {
-    /// Those that are not sent.
+    /// The messages that Linux has not taken.
     pub(super) messages: VecDeque<Vec<Part>>,
     /// Bytes of each datagram into which a message is divided.
     pub(super) size: Option<u32>,

@@ -28,7 +28,7 @@ use crate::{
 const NOT_SIMULATED: &str =
     "WskControlSocket: only the option that enables callbacks, and UDP_SEND_MSG_SIZE, are simulated";
 
-/// What the control information with a send begins with, and what it takes with a number of four bytes behind that.
+/// Bytes of the header of control information, and of all of it with a number of four bytes (WSA_CMSG_SPACE).
 const HEADER: usize = size_of::<WSACMSGHDR>();
 const CONTROL: u32 = 24;
 
@@ -101,7 +101,7 @@ pub(in crate::wsk) unsafe extern "system" fn control(
 /// The bytes of each datagram by the control information with a send. Err: what is wrong with it.
 ///
 /// # Safety
-/// So many bytes, or null.
+/// `control` is null, or has `length` bytes.
 unsafe fn message_size(length: u32, control: *mut c_void) -> Result<Option<u32>, &'static str> {
     if control.is_null() && length == 0 {
         return Ok(None);
@@ -109,7 +109,7 @@ unsafe fn message_size(length: u32, control: *mut c_void) -> Result<Option<u32>,
     if control.is_null() || length != CONTROL {
         return Err("WskSendMessages: the length of control information");
     }
-    // SAFETY: as many bytes as both take.
+    // SAFETY: `CONTROL` bytes, which the header and the number take.
     let (header, size) = unsafe {
         (
             control.cast::<WSACMSGHDR>().read_unaligned(),
