@@ -31,7 +31,7 @@ const RUN_LIMIT: Duration = Duration::from_secs(600);
 const FREE_LIMIT: Duration = Duration::from_secs(120);
 
 /// Groups that are played side by side.
-const SIDE_BY_SIDE: usize = 2;
+const SIDE_BY_SIDE: usize = 3;
 
 /// Those that take longest come first, so that no thread is left alone with one at the end. Each session has a prefix of its own; addresses and
 /// ports of this system are common to all, so what needs one port, as the SMB Direct consumer does, is in one group.

@@ -1,4 +1,4 @@
-//! The programs of tests that cargo builds. As many run at a time as there are processors: most of them wait more than they compute.
+//! The programs of tests that cargo builds. One more runs at a time than there are processors: most of them wait more than they compute.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ pub fn run(tests: &Tests<'_>, tally: &mut Tally) -> Result<()> {
     let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let (sender, ended) = mpsc::channel();
     thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+        for _ in 0..=thread::available_parallelism().map_or(1, usize::from) {
             let sender = sender.clone();
             scope.spawn(move || {
                 while let Some(mut job) = next() {
