@@ -40,14 +40,14 @@ const GROUPS: [fn(bool, &mut Tally); 12] = [
     two_computers,
     |_, tally| system(tally),
     |_, tally| front_end("nd2", tally),
-    |_, tally| kernel(tally),
-    |_, tally| test_driver(tally),
-    |full, tally| two_processes::run(Count::One, seconds(full), tally),
     |_, tally| front_end("nd1", tally),
     |full, tally| soak::short(full, tally),
-    |_, tally| programs(tally),
-    |_, tally| installed::run(tally),
+    |_, tally| kernel(tally),
+    |full, tally| two_processes::run(Count::One, seconds(full), tally),
     |_, tally| front_end("ioctl", tally),
+    |_, tally| installed::run(tally),
+    |_, tally| test_driver(tally),
+    |_, tally| programs(tally),
 ];
 
 /// Runs them all; `full` is more of what takes its time.
