@@ -65,6 +65,7 @@ fn serve_service(driver: &str, addresses: &str) -> Result<()> {
     service.set_parameter("Groups", "")?;
     service.set_parameter("NetworkAddress", "")?;
     service.set_parameter("TapInterface", "")?;
+    service.set_parameter("Adapters", "1")?;
     service.set_parameter("OtherAddresses", "198.51.100.1")?;
     for (keyword, default) in [("CablePeers", ""), ("CableLocal", ""), ("CableVni", "1"), ("*JumboPacket", "1514")] {
         service.set_parameter(keyword, default)?;

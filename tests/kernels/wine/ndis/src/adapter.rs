@@ -18,7 +18,7 @@ use crate::{
     lock, ndk,
     oid::OidQueue,
     oid_checks, packets, pnp,
-    protocol::{INTERFACE_INDEX, NET_LUID},
+    protocol::{INTERFACE_INDEX, net_luid},
 };
 
 /// No operation of a miniport may take this long here (NDIS asks for "promptly").
@@ -52,6 +52,8 @@ pub(crate) struct Devices {
 pub(crate) struct Adapter {
     pub(crate) driver: Arc<Driver>,
     pub(crate) devices: Devices,
+    /// From 0: in the order in which the adapters are made.
+    pub(crate) number: u32,
     /// MiniportAdapterContext, from the registration attributes.
     context: AtomicUsize,
     progress: Mutex<Progress>,
@@ -108,10 +110,11 @@ impl Adapter {
     }
 
     /// Creates the driver's adapter: MiniportInitializeEx, then MiniportRestart, then the checks. PASSIVE_LEVEL.
-    pub(crate) fn start(driver: &Arc<Driver>, devices: Devices) -> NDIS_STATUS {
+    pub(crate) fn start(driver: &Arc<Driver>, devices: Devices, number: u32) -> NDIS_STATUS {
         let adapter = Arc::new(Self {
             driver: Arc::clone(driver),
             devices,
+            number,
             context: AtomicUsize::new(0),
             progress: Mutex::new(Progress { state: State::Initializing, restart_status: NDIS_STATUS_SUCCESS }),
             changed: Condvar::new(),
@@ -120,12 +123,15 @@ impl Adapter {
             ndk: ndk::Openings::default(),
             packets: packets::Outstanding::default(),
         });
-        *lock(&driver.adapter) = Some(Arc::clone(&adapter));
+        let mut adapters = lock(&driver.adapters);
+        adapters.push(Arc::clone(&adapter));
+        adapters.sort_by_key(|adapter| adapter.number);
+        drop(adapters);
         kernel::object(ADAPTER, 1);
         let status = adapter.initialize();
         if !status.is_success() {
             kernel::trace(&format!("ndis: MiniportInitializeEx returned {status}"));
-            lock(&driver.adapter).take();
+            adapter.forget();
             kernel::object(ADAPTER, -1);
             return status;
         }
@@ -151,8 +157,8 @@ impl Adapter {
                 NDIS_MINIPORT_INIT_PARAMETERS_REVISION_1,
                 NDIS_SIZEOF_MINIPORT_INIT_PARAMETER_REVISION_1,
             ),
-            IfIndex: INTERFACE_INDEX,
-            NetLuid: NET_LUID,
+            IfIndex: INTERFACE_INDEX + self.number,
+            NetLuid: net_luid(self.number),
             ..NDIS_MINIPORT_INIT_PARAMETERS::ZERO
         };
         let status = kernel::balanced("MiniportInitializeEx", || {
@@ -250,14 +256,14 @@ impl Adapter {
             oid_checks::cycle_ndk(self);
         }
         self.halt(action);
-        pnp::forget_software_device();
+        pnp::forget_software_device(self.devices);
     }
 
     /// The computer sleeps and wakes up. An adapter without power management capabilities is halted, and initialised again
     /// (network/miniport-adapter-states-and-operations; ndis/nc-ndis-miniport_halt, NdisHaltDevicePoweredDown). PASSIVE_LEVEL.
     pub(crate) fn sleep(&self) -> NDIS_STATUS {
         self.halt(NdisHaltDevicePoweredDown);
-        let status = Self::start(&self.driver, self.devices);
+        let status = Self::start(&self.driver, self.devices, self.number);
         if !status.is_success() {
             violation(&format!("when the computer woke up, MiniportInitializeEx returned {status}"));
         }
@@ -279,7 +285,7 @@ impl Adapter {
             ndk::close(self, consumer);
         }
         self.halt(NdisHaltDeviceSurpriseRemoved);
-        pnp::forget_software_device();
+        pnp::forget_software_device(self.devices);
     }
 
     fn tell(&self, event: NDIS_DEVICE_PNP_EVENT) {
@@ -311,16 +317,20 @@ impl Adapter {
             kernel::balanced("MiniportHaltEx", || unsafe { handler(self.context(), action) });
         }
         self.set_state(State::Halted);
-        lock(&self.driver.adapter).take();
+        self.forget();
         kernel::object(ADAPTER, -1);
+    }
+
+    /// No handle is the adapter's any more.
+    fn forget(&self) {
+        lock(&self.driver.adapters).retain(|adapter| !std::ptr::eq(&**adapter, self));
     }
 }
 
 /// The adapter, if `handle` is its handle; anything else is a violation.
 pub(crate) fn from_handle(handle: NDIS_HANDLE, function: &str) -> Option<Arc<Adapter>> {
     let adapter = crate::driver::registered()
-        .and_then(|driver| lock(&driver.adapter).clone())
-        .filter(|adapter| std::ptr::eq(Arc::as_ptr(adapter).cast(), handle));
+        .and_then(|driver| lock(&driver.adapters).iter().find(|adapter| adapter.handle() == handle).cloned());
     if adapter.is_none() {
         violation(&format!("{function}: not an adapter's handle"));
     }

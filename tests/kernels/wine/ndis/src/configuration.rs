@@ -15,6 +15,8 @@ const NETWORK_DIRECT: &str = "*NetworkDirect";
 /// An open configuration. Values that were read live as long as it does.
 struct Configuration {
     service: String,
+    /// The adapter's number; 0 for the driver's own.
+    adapter: u32,
     values: Mutex<Vec<Value>>,
 }
 
@@ -42,10 +44,12 @@ unsafe extern "system" fn NdisOpenConfigurationEx(
     if flags != 0 {
         violation(&format!("{WHAT}: flags {flags:#x}"));
     }
-    let driver = driver::from_handle(handle)
-        .or_else(|| adapter::from_handle(handle, "NdisOpenConfigurationEx").map(|adapter| adapter.driver.clone()));
-    let Some(driver) = driver else { return NDIS_STATUS_INVALID_PARAMETER };
-    let opened = Box::new(Configuration { service: driver.service.clone(), values: Mutex::default() });
+    let opened = driver::from_handle(handle).map(|driver| (driver.service.clone(), 0)).or_else(|| {
+        let adapter = adapter::from_handle(handle, "NdisOpenConfigurationEx")?;
+        Some((adapter.driver.service.clone(), adapter.number))
+    });
+    let Some((service, adapter)) = opened else { return NDIS_STATUS_INVALID_PARAMETER };
+    let opened = Box::new(Configuration { service, adapter, values: Mutex::default() });
     // SAFETY: the caller gives a place for the handle.
     unsafe { configuration.write(Box::into_raw(opened).cast()) };
     kernel::object(HANDLE, 1);
@@ -113,7 +117,7 @@ unsafe extern "system" fn NdisReadConfiguration(
     let configuration = unsafe { &*configuration.cast::<Configuration>() };
     // SAFETY: the caller gives a counted string.
     let keyword = unsafe { kernel::unicode(keyword) };
-    let stored = registry::parameter(&configuration.service, &keyword)
+    let stored = registry::parameter(&configuration.service, configuration.adapter, &keyword)
         .or_else(|| (keyword == NETWORK_DIRECT).then(|| (REG_DWORD, vec![1, 0, 0, 0])));
     let converted = stored.and_then(|(kind, data)| convert(wanted, kind, &data));
     let (status, pointer) = match converted {
@@ -142,7 +146,7 @@ unsafe extern "system" fn NdisReadNetworkAddress(
     kernel::at_most(PASSIVE_LEVEL, "NdisReadNetworkAddress");
     // SAFETY: the caller gives a handle of NdisOpenConfigurationEx.
     let configuration = unsafe { &*configuration.cast::<Configuration>() };
-    let digits: String = registry::parameter(&configuration.service, "NetworkAddress")
+    let digits: String = registry::parameter(&configuration.service, configuration.adapter, "NetworkAddress")
         .map(|(_, data)| String::from_utf16_lossy(&characters(&data)))
         .unwrap_or_default()
         .chars()

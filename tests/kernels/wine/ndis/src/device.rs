@@ -96,7 +96,7 @@ unsafe extern "system" fn NdisRegisterDeviceEx(
     if let Err(status) = checked {
         return status;
     }
-    if lock(&driver.adapter).is_none() {
+    if driver.first_adapter().is_none() {
         violation("NdisRegisterDeviceEx: before the first adapter; the driver could not be unloaded");
     }
     // SAFETY: the size has been checked.
@@ -235,7 +235,7 @@ unsafe fn serve(irp: *mut IRP, code: u32) -> i32 {
     unsafe { irp::mark_pending(irp) };
     let irp = Shared(irp);
     kernel::workers::submit("what happens to an adapter", move || {
-        let adapter = driver::registered().and_then(|driver| lock(&driver.adapter).clone());
+        let adapter = driver::registered().and_then(|driver| driver.first_adapter());
         let done = adapter.is_some_and(|adapter| match code {
             SLEEP => adapter.sleep().is_success(),
             REMOVE => {

@@ -27,7 +27,8 @@ pub(crate) struct Driver {
     pub(crate) context: Shared<c_void>,
     pub(crate) characteristics: NDIS_MINIPORT_DRIVER_CHARACTERISTICS,
     pub(crate) provider: Mutex<Option<NDIS_NDK_PROVIDER_CHARACTERISTICS>>,
-    pub(crate) adapter: Mutex<Option<Arc<Adapter>>>,
+    /// In the order of their numbers.
+    pub(crate) adapters: Mutex<Vec<Arc<Adapter>>>,
     in_set_options: AtomicBool,
     deregistered: AtomicBool,
 }
@@ -55,6 +56,11 @@ pub(crate) fn registered() -> Option<Arc<Driver>> {
 impl Driver {
     pub(crate) fn handle(&self) -> NDIS_HANDLE {
         std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// The adapter with the lowest number.
+    pub(crate) fn first_adapter(&self) -> Option<Arc<Adapter>> {
+        lock(&self.adapters).first().cloned()
     }
 
     pub(crate) fn is_deregistered(&self) -> bool {
@@ -149,7 +155,7 @@ unsafe extern "system" fn NdisMRegisterMiniportDriver(
         context: Shared(context),
         characteristics,
         provider: Mutex::new(None),
-        adapter: Mutex::new(None),
+        adapters: Mutex::default(),
         in_set_options: AtomicBool::new(true),
         deregistered: AtomicBool::new(false),
     });
@@ -193,7 +199,7 @@ unsafe extern "system" fn NdisMDeregisterMiniportDriver(handle: NDIS_HANDLE) {
         return;
     };
     driver.deregistered.store(true, Ordering::Release);
-    if lock(&driver.adapter).is_some() {
+    if driver.first_adapter().is_some() {
         violation("NdisMDeregisterMiniportDriver: an adapter is not halted");
     }
     lock(&DRIVER).take();
@@ -239,8 +245,7 @@ unsafe extern "system" fn unload(object: *const DRIVER_OBJECT) {
         if !files::wait_until_closed() {
             violation("the driver is unloaded with open files: Windows would not");
         }
-        let adapter = lock(&driver.adapter).clone();
-        if let Some(adapter) = adapter {
+        while let Some(adapter) = driver.first_adapter() {
             adapter.stop(NdisHaltDeviceDisabled);
         }
         if device::count() > 0 {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::{adapter::Adapter, driver, limits, lock, oid_checks, packets};
+use crate::{adapter::Adapter, driver, limits, oid_checks, packets};
 
 /// Added to a number: with shorter limits.
 const IN_A_HURRY: u32 = 0x100;
 
 fn adapter() -> Option<Arc<Adapter>> {
-    driver::registered().and_then(|driver| lock(&driver.adapter).clone())
+    driver::registered().and_then(|driver| driver.first_adapter())
 }
 
 /// Makes one check of the running adapter: `what` is its number in tests/kernels/wine/selftest/driver/src/imports.rs. PASSIVE_LEVEL.
@@ -26,7 +26,7 @@ extern "system" fn SoftNdkStandInExercise(what: u32) {
         4 => oid_checks::cycle_ndk(&adapter),
         5 => {
             if !adapter.sleep().is_success() {
-                Adapter::start(&adapter.driver, adapter.devices);
+                Adapter::start(&adapter.driver, adapter.devices, adapter.number);
             }
         }
         6 => adapter.remove_surprisingly(),

@@ -1,4 +1,4 @@
-//! Stand-in for `ndis.sys`: registers one miniport driver, gives it one adapter and takes that through its life, checks what the
+//! Stand-in for `ndis.sys`: registers one miniport driver, gives it one adapter or more and takes each through its life, checks what the
 //! driver says and answers on the way, and serves the driver's control device.
 //!
 //! It follows the `network/*` pages and the `ndis` reference of the WDK. It is not Microsoft's NDIS: there is one protocol, which is TCP/IP

@@ -252,7 +252,7 @@ unsafe extern "system" fn NdisMNetPnPEvent(
 /// For tests: opens an NDK adapter of the running adapter. `version` is major in the low and minor in the high 16 bits.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn SoftNdkStandInOpenNdkAdapter(version: u32, opened: *mut *mut NDK_ADAPTER) -> NDIS_STATUS {
-    let Some(adapter) = crate::driver::registered().and_then(|driver| lock(&driver.adapter).clone()) else {
+    let Some(adapter) = crate::driver::registered().and_then(|driver| driver.first_adapter()) else {
         return NDIS_STATUS_ADAPTER_NOT_FOUND;
     };
     match open(&adapter, NDK_VERSION { Major: version as u16, Minor: (version >> 16) as u16 }) {
@@ -268,7 +268,7 @@ unsafe extern "system" fn SoftNdkStandInOpenNdkAdapter(version: u32, opened: *mu
 /// For tests: closes what `SoftNdkStandInOpenNdkAdapter` opened.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn SoftNdkStandInCloseNdkAdapter(opened: *mut NDK_ADAPTER) -> NDIS_STATUS {
-    let adapter = crate::driver::registered().and_then(|driver| lock(&driver.adapter).clone());
+    let adapter = crate::driver::registered().and_then(|driver| driver.first_adapter());
     if adapter.is_some_and(|adapter| close(&adapter, opened)) {
         NDIS_STATUS_SUCCESS
     } else {

@@ -1,5 +1,5 @@
 //! How the adapter comes about: by Plug and Play if a device node names the driver's service, else at once, as soon as DriverEntry
-//! has returned.
+//! has returned. There are as many as the driver's parameter `Adapters` says, one if it says nothing.
 
 use std::{
     collections::BTreeMap,
@@ -41,7 +41,9 @@ pub(crate) fn start_without_device(driver: Arc<Driver>) {
     *lock(&STARTING) = true;
     std::thread::spawn(move || {
         if entry_has_returned(&driver) {
-            start_software_device(&driver);
+            let adapters = registry::text_parameter(&driver.service, 0, "Adapters");
+            let adapters = adapters.and_then(|adapters| adapters.parse().ok()).unwrap_or(1);
+            (0..adapters).for_each(|number| start_software_device(&driver, number));
         }
         *lock(&STARTING) = false;
         STARTED.notify_all();
@@ -83,25 +85,29 @@ fn create_device(driver: *mut DRIVER_OBJECT) -> Result<*mut DEVICE_OBJECT, i32> 
 }
 
 /// Stands in for a device node: a physical device, the functional one on top, and the adapter; both go with the adapter.
-fn start_software_device(driver: &Arc<Driver>) {
+fn start_software_device(driver: &Arc<Driver>, number: u32) {
     let object = driver.object.get();
     let (Ok(physical), Ok(functional)) = (create_device(object), create_device(object)) else {
         violation("stand-in: no device objects for the adapter");
         return;
     };
     let devices = Devices { physical: Shared(physical), functional: Shared(functional), next: Shared(physical) };
-    if !Adapter::start(driver, devices).is_success() {
+    if Adapter::start(driver, devices, number).is_success() {
+        lock(&SOFTWARE_DEVICES).push(devices);
+    } else {
         delete_software_device(devices);
-        return;
     }
-    *lock(&SOFTWARE_DEVICE) = Some(devices);
 }
 
-static SOFTWARE_DEVICE: Mutex<Option<Devices>> = Mutex::new(None);
+static SOFTWARE_DEVICES: Mutex<Vec<Devices>> = Mutex::new(Vec::new());
 
-/// Deletes the devices that `start_software_device` made, once the adapter is halted.
-pub(crate) fn forget_software_device() {
-    if let Some(devices) = lock(&SOFTWARE_DEVICE).take() {
+/// Deletes an adapter's devices, if `start_software_device` made them, once the adapter is halted.
+pub(crate) fn forget_software_device(devices: Devices) {
+    let is_the_same = |made: &Devices| made.functional.get() == devices.functional.get();
+    let mut software = lock(&SOFTWARE_DEVICES);
+    if let Some(place) = software.iter().position(is_the_same) {
+        software.swap_remove(place);
+        drop(software);
         delete_software_device(devices);
     }
 }
@@ -179,12 +185,11 @@ fn plug_and_play(device: *mut DEVICE_OBJECT, lower: Shared<DEVICE_OBJECT>, minor
     match minor {
         IRP_MN_START_DEVICE => {
             let devices = Devices { physical: lower, functional: Shared(device), next: lower };
-            let result: NDIS_STATUS = Adapter::start(&driver, devices);
+            let result: NDIS_STATUS = Adapter::start(&driver, devices, 0);
             Some(result.0)
         }
         IRP_MN_SURPRISE_REMOVAL | IRP_MN_REMOVE_DEVICE => {
-            let adapter = lock(&driver.adapter).clone();
-            match adapter {
+            match driver.first_adapter() {
                 Some(adapter) if minor == IRP_MN_SURPRISE_REMOVAL => adapter.remove_surprisingly(),
                 Some(adapter) => adapter.stop(NdisHaltDeviceDisabled),
                 None => {}

@@ -4,7 +4,12 @@
 /// NET_LUID of the adapter: of an Ethernet interface, IfType in the upper 16 bits, a 24-bit index below.
 pub(crate) const NET_LUID: u64 = 6 << 48 | 1 << 24;
 
-/// The index of its interface.
+/// The NET_LUID of an adapter by its number, from 0: further adapters have the next indices but one, which is another card's.
+pub(crate) const fn net_luid(number: u32) -> u64 {
+    NET_LUID + ((2 * number as u64) << 24)
+}
+
+/// The index of its interface. Further adapters have the next ones.
 pub(crate) const INTERFACE_INDEX: u32 = 77;
 
 /// Disables RDMA (OID_NDK_SET_STATE), and ends when NetEventNDKDisable has returned.

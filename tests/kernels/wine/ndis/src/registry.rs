@@ -75,19 +75,21 @@ impl Key {
     }
 }
 
-/// A value of an adapter: type and bytes. That of a device node is in its software key; without a node it is in the service's
-/// `Parameters` key.
-pub(crate) fn parameter(service: &str, name: &str) -> Option<(u32, Vec<u8>)> {
+/// A value of the adapter with this number: type and bytes. That of a device node is in its software key; without a node it is in the
+/// service's `Parameters` key. There adapter 1 has the value `1.NAME`, if it is there, else the first adapter's.
+pub(crate) fn parameter(service: &str, adapter: u32, name: &str) -> Option<(u32, Vec<u8>)> {
     let path = match device_node(service) {
         Some(node) => format!(r"System\CurrentControlSet\Control\Class\{}", text(&node.value("Driver")?.1)),
         None => format!(r"System\CurrentControlSet\Services\{service}\Parameters"),
     };
-    Key::open(HKEY_LOCAL_MACHINE, &path)?.value(name)
+    let key = Key::open(HKEY_LOCAL_MACHINE, &path)?;
+    let own = (adapter > 0).then(|| key.value(&format!("{adapter}.{name}"))).flatten();
+    own.or_else(|| key.value(name))
 }
 
 /// A value of an adapter that is a string.
-pub(crate) fn text_parameter(service: &str, name: &str) -> Option<String> {
-    parameter(service, name).map(|(_, data)| text(&data))
+pub(crate) fn text_parameter(service: &str, adapter: u32, name: &str) -> Option<String> {
+    parameter(service, adapter, name).map(|(_, data)| text(&data))
 }
 
 /// The root-enumerated device that is installed for the service.

@@ -188,10 +188,10 @@ impl Slot {
 
     /// Opens what the adapter's configuration names. PASSIVE_LEVEL.
     pub(crate) fn open(&self, adapter: &Arc<Adapter>) {
-        let Some(name) = registry::text_parameter(&adapter.driver.service, KEYWORD).filter(|name| !name.is_empty())
-        else {
+        let Some(name) = registry::text_parameter(&adapter.driver.service, adapter.number, KEYWORD) else { return };
+        if name.is_empty() {
             return;
-        };
+        }
         let address = lock(&adapter.attributes).mac_address;
         match Tap::open(&name, address) {
             Ok(tap) => {
