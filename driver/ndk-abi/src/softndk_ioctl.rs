@@ -130,6 +130,8 @@ c_consts! { SOFTNDK_NUMBERS: u32;
     SOFTNDK_CABLE_ERROR_CLOSED = 4;
     /// [`SOFTNDK_CABLE::ErrorKind`]: Winsock Kernel did not send a datagram.
     SOFTNDK_CABLE_ERROR_SEND = 5;
+    /// [`SOFTNDK_CABLE::ErrorKind`]: no other adapter of the machine has the other end of the patch cable.
+    SOFTNDK_CABLE_ERROR_OTHER_END = 6;
     /// The most [`SOFTNDK_CABLE_PEER`] of a cable.
     SOFTNDK_CABLE_PEERS = 32;
     /// The most [`SOFTNDK_FDB_ENTRY`] of a cable.

@@ -22,7 +22,7 @@ use vxlan::{ethernet::MacAddress, header::Vni, peers::Peers};
 
 use crate::{
     attributes::ETHERNET_HEADER,
-    cable, keywords, ndis,
+    cable::{self, patch}, keywords, ndis,
     offload::Set,
     platform::Windows,
     security,
@@ -212,7 +212,8 @@ fn parse_addresses(list: &[u16]) -> Result<Slice<IpAddr, Windows>, NDIS_STATUS> 
 
 /// The cable's parameters. NDIS_STATUS_INVALID_DATA: `CablePeers` is not a list of other machines' addresses, of one family, each once, at most
 /// [`vxlan::peers::MAX_PEERS`]; or `CableLocal` is no address of one machine and of that family, or one of the peers; or a peer's adapter, without
-/// a `NetworkAddress` of its own, has this adapter's Ethernet address.
+/// a `NetworkAddress` of its own, has this adapter's Ethernet address. `CablePeers` may be `local`: a patch cable, whose only other parameters are
+/// `CableVni` and `*JumboPacket`.
 fn parse_cable(
     key: &Key,
     mtu: u32,
@@ -232,6 +233,13 @@ fn parse_cable(
     });
     let ascii = ascii.map_err(|_| NDIS_STATUS_RESOURCES)?;
     let text = core::str::from_utf8(&ascii).ok().filter(|_| !failed).ok_or(invalid)?;
+    let vni = Vni::new(number!(key, keywords::CABLE_VNI)).ok_or(invalid)?;
+    if text.trim() == keywords::CABLE_PEERS_LOCAL {
+        let mut peers = Peers::default();
+        peers.push(patch::END).map_err(|_| invalid)?;
+        let local = SocketAddr::new(patch::END, 0);
+        return Ok(Some(cable::Parameters { peers, local, vni, underlay_mtu: mtu, is_patch: true }));
+    }
     let peers = Peers::parse(text).map_err(|_| invalid)?;
     let local = elements(key.string(wide!(keywords::CABLE_LOCAL))).next().and_then(parse_address).ok_or(invalid)?;
     let local = local.to_canonical();
@@ -240,8 +248,8 @@ fn parse_cable(
         return Err(invalid);
     }
     let port = u16::try_from(number!(key, keywords::CABLE_PORT)).map_err(|_| invalid)?;
-    let vni = Vni::new(number!(key, keywords::CABLE_VNI)).ok_or(invalid)?;
-    Ok(Some(cable::Parameters { peers, local: SocketAddr::new(local, port), vni, underlay_mtu: mtu }))
+    let local = SocketAddr::new(local, port);
+    Ok(Some(cable::Parameters { peers, local, vni, underlay_mtu: mtu, is_patch: false }))
 }
 
 /// Removes the blanks at both ends of `literal`.

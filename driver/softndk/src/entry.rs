@@ -22,6 +22,7 @@ use wdk_sys::{
 };
 
 use crate::{
+    cable::patch,
     control, datapath, driver, events, lifecycle, ndis, ndk, oid, platform::Windows, processors, wdfminiport,
     wsk::client,
 };
@@ -36,6 +37,7 @@ const NDIS_VERSION: (u8, u8) = (6, 60);
 #[unsafe(export_name = "DriverEntry")]
 unsafe extern "system" fn driver_entry(driver: *mut DRIVER_OBJECT, registry_path: PCUNICODE_STRING) -> NTSTATUS {
     control::initialize();
+    patch::initialize();
     // SAFETY: DriverEntry is called at PASSIVE_LEVEL.
     let passive = unsafe { Passive::assume::<Windows>() };
     if let Err(status) = processors::start(&passive) {

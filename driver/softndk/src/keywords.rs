@@ -40,6 +40,9 @@ pub(crate) const CABLE_VNI: Number = Number { name: "CableVni", default: 1, min:
 pub(crate) const CABLE_PORT: Number = Number { name: "CablePort", default: 4789, min: 1, max: 65_535 };
 /// The IP addresses of the machines at the other end of the cable, with commas between them. An empty list: the adapter has no cable.
 pub(crate) const CABLE_PEERS: &str = "CablePeers";
+/// Instead of addresses: another adapter of this machine is at the other end.
+#[allow(dead_code, reason = "the INF has no word for it")]
+pub(crate) const CABLE_PEERS_LOCAL: &str = "local";
 /// This machine's IP address in the network that carries the cable.
 pub(crate) const CABLE_LOCAL: &str = "CableLocal";
 /// The IP addresses that consumers may bind to, with commas between them. An empty list: the addresses that TCP/IP has on the interface.

@@ -57,7 +57,7 @@ fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<
     attributes::register(miniport, Arc::as_ptr(&adapter).cast_mut().cast(), passive)?;
     let configuration = configuration::read(miniport, passive)?;
     let cable = configuration.cable.as_ref();
-    let permanent = cable.map_or_else(|| attributes::mac_address(luid), cable::Parameters::mac_address);
+    let permanent = cable.and_then(cable::Parameters::mac_address).unwrap_or_else(|| attributes::mac_address(luid));
     let addresses = MacAddresses { permanent, current: configuration.network_address.unwrap_or(permanent) };
     if let Some(parameters) = cable {
         let cable = Cable::new(

@@ -43,12 +43,19 @@ impl Peers {
     pub fn parse(text: &str) -> Result<Self, Refusal<'_>> {
         let mut peers = Self::default();
         let words = text.split([',', ' ']).filter(|word| !word.is_empty());
-        for (place, word) in words.enumerate() {
-            let address = word.parse::<IpAddr>().map_err(|_| Refusal::NotAnAddress(word))?.to_canonical();
-            peers.check(address)?;
-            *peers.addresses.get_mut(place).ok_or(Refusal::TooMany)? = Some(address);
+        for word in words {
+            peers.push(word.parse().map_err(|_| Refusal::NotAnAddress(word))?)?;
         }
         Ok(peers)
+    }
+
+    /// Adds a peer.
+    pub fn push(&mut self, address: IpAddr) -> Result<(), Refusal<'static>> {
+        let address = address.to_canonical();
+        self.check(address)?;
+        let mut places = self.addresses.iter_mut();
+        *places.find(|place| place.is_none()).ok_or(Refusal::TooMany)? = Some(address);
+        Ok(())
     }
 
     fn check(&self, address: IpAddr) -> Result<(), Refusal<'static>> {

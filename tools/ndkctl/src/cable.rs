@@ -8,8 +8,8 @@ use std::{
 use ndk_abi::{
     softndk_ioctl::{
         SOFTNDK_CABLE, SOFTNDK_CABLE_ERROR_ADDRESS, SOFTNDK_CABLE_ERROR_CLOSED, SOFTNDK_CABLE_ERROR_NOTIFICATIONS,
-        SOFTNDK_CABLE_ERROR_OPEN, SOFTNDK_CABLE_ERROR_SEND, SOFTNDK_CABLE_PEER, SOFTNDK_CABLE_PRESENT,
-        SOFTNDK_CABLE_UP, SOFTNDK_FDB_ENTRY,
+        SOFTNDK_CABLE_ERROR_OPEN, SOFTNDK_CABLE_ERROR_OTHER_END, SOFTNDK_CABLE_ERROR_SEND, SOFTNDK_CABLE_PEER,
+        SOFTNDK_CABLE_PRESENT, SOFTNDK_CABLE_UP, SOFTNDK_FDB_ENTRY,
     },
     status::NTSTATUS,
 };
@@ -111,6 +111,7 @@ impl LastError {
             SOFTNDK_CABLE_ERROR_OPEN => "the socket could not be opened or bound",
             SOFTNDK_CABLE_ERROR_CLOSED => "Windows closed the socket",
             SOFTNDK_CABLE_ERROR_SEND => "a datagram was not sent",
+            SOFTNDK_CABLE_ERROR_OTHER_END => "no other adapter had the other end of the patch cable",
             _ => "unknown to this program",
         };
         Some(Self { status: status.to_string(), what, age })

@@ -4,12 +4,13 @@
 //! have them; `waiting` has the lists for which there is no room yet. `receive` copies the frame of each
 //! datagram into a list of NDIS's, and queues the list. A run of the cable's deferred call gives the datagrams to Winsock Kernel, and indicates the
 //! lists. The adapter has a cable if its parameters name peers. The cable's socket is bound to `CableLocal`; the link is up while another interface
-//! of this machine has that address (`opener`). `show` answers IOCTL_SOFTNDK_CABLE.
+//! of this machine has that address (`opener`). Without a network, `patch` joins two adapters of one machine. `show` answers IOCTL_SOFTNDK_CABLE.
 #![expect(unsafe_code, reason = "frames of NDIS, and the callback of Winsock Kernel")]
 
 mod counters;
 mod mdl;
 mod opener;
+pub(crate) mod patch;
 mod receive;
 mod show;
 mod task;
@@ -35,7 +36,7 @@ use ndk_abi::{
         NDIS_STATUS, NDIS_STATUS_MEDIA_DISCONNECTED, NDIS_STATUS_PAUSED, NDIS_STATUS_RESOURCES, NTSTATUS,
         STATUS_SUCCESS,
     },
-    wsk::{WSK_CLIENT_DATAGRAM_DISPATCH, WSK_DATAGRAM_INDICATION},
+    wsk::{WSK_BUF, WSK_CLIENT_DATAGRAM_DISPATCH, WSK_DATAGRAM_INDICATION},
 };
 use platform::{Arc, Deferred, Dispatch, Event, OutOfMemory, Passive, RunDeferred, RunTimer, Slice, SpinLock, Timer};
 use vxlan::{
@@ -79,21 +80,26 @@ pub(crate) struct Parameters {
     /// The address and port to which the socket is bound; the port is the peers' too.
     pub(crate) local: SocketAddr,
     pub(crate) vni: Vni,
-    /// Bytes of the packets that carry the cable's datagrams, at most.
+    /// Bytes of the packets that carry the cable's datagrams, at most. Of a patch cable: of a frame's payload.
     pub(crate) underlay_mtu: u32,
+    /// The other end is another adapter of this machine: no network carries the cable, and `local` and the one peer are [`patch::END`].
+    pub(crate) is_patch: bool,
 }
 
 impl Parameters {
     /// Bytes of a frame's payload, at most: what the network's packets carry, less the headers around it (RFC 7348 section 4.3).
     pub(crate) fn mtu(&self) -> u32 {
         const INNER: u32 = UDP + header::HEADER as u32 + HEADER as u32;
+        if self.is_patch {
+            return self.underlay_mtu;
+        }
         let around = if self.local.is_ipv4() { IPV4 + INNER } else { IPV6 + INNER };
         self.underlay_mtu.saturating_sub(around)
     }
 
-    /// The adapter's permanent address: not made of the NET_LUID's index, which two machines of one image share.
-    pub(crate) fn mac_address(&self) -> MacAddress {
-        MacAddress::of_tunnel_end(self.local.ip())
+    /// The adapter's permanent address, if two machines of one image are not to share it, as they share the NET_LUID's index.
+    pub(crate) fn mac_address(&self) -> Option<MacAddress> {
+        (!self.is_patch).then(|| MacAddress::of_tunnel_end(self.local.ip()))
     }
 }
 
@@ -126,7 +132,16 @@ pub(crate) struct Cable {
 
 struct State {
     vtep: Vtep<Slice<Set, Windows>>,
-    socket: Option<Arc<Socket, Windows>>,
+    /// `None`: the link is down.
+    link: Option<Link>,
+}
+
+/// What carries the datagrams.
+#[derive(Clone)]
+enum Link {
+    Socket(Arc<Socket, Windows>),
+    /// The other end of a patch cable.
+    Patch(Arc<Cable, Windows>),
 }
 
 /// The socket, while a run may use it.
@@ -163,7 +178,7 @@ impl Cable {
         offloads: Arc<Offloads, Windows>,
         traffic: Arc<Traffic, Windows>,
     ) -> Result<Arc<Self, Windows>, OutOfMemory> {
-        let Parameters { peers, local, vni, .. } = parameters;
+        let Parameters { peers, local, vni, is_patch, .. } = parameters;
         let fdb = Fdb::new(Slice::filled(SETS, EMPTY)?);
         let vtep = Vtep::new(*vni, address, parameters.mtu() as usize, peers.clone(), fdb);
         let length = (parameters.mtu() as usize).saturating_add(HEADER).saturating_add(header::HEADER);
@@ -178,13 +193,13 @@ impl Cable {
             vni: *vni,
             mtu: parameters.mtu(),
             counters,
-            state: SpinLock::<_, Windows>::new(State { vtep, socket: None }),
+            state: SpinLock::<_, Windows>::new(State { vtep, link: None }),
             transmit,
             receive: Receive::new(miniport, length)?,
             waiting: Waiting::new(),
             offloads,
             traffic,
-            opener: Opener::new(miniport, luid, *local)?,
+            opener: Opener::new(miniport, luid, *local, *is_patch)?,
             deferred: Deferred::default(),
             timer: Timer::default(),
             gone: Signal::new()?,
@@ -207,7 +222,7 @@ impl Cable {
     }
 
     fn is_open(&self) -> bool {
-        self.state.lock().socket.is_some()
+        self.state.lock().link.is_some()
     }
 
     /// Makes the socket.
@@ -220,7 +235,7 @@ impl Cable {
         match Arc::try_new(Socket { kernel: kernel.clone(), unused }) {
             Ok(socket) => {
                 self.transmit.begin(&kernel);
-                self.state.lock().socket = Some(socket);
+                self.state.lock().link = Some(Link::Socket(socket));
                 Ok(())
             }
             Err(_) => {
@@ -233,8 +248,8 @@ impl Cable {
 
     /// Closes the socket, if there is one.
     fn close_socket(this: &Arc<Self, Windows>, passive: &Passive<'_>) {
-        let socket = this.state.lock().socket.take();
-        let Some(socket) = socket else { return };
+        let link = this.state.lock().link.take();
+        let Some(Link::Socket(socket)) = link else { return };
         // Lists that wait end now.
         Deferred::schedule(this);
         let (kernel, unused) = (socket.kernel.clone(), socket.unused.0.clone());
@@ -261,7 +276,7 @@ impl Cable {
         let lost = &this.counters.lost_out;
         let state = this.state.lock();
         let destination = state.vtep.destination(start, task.length(0), seconds());
-        let is_open = state.socket.is_some();
+        let is_open = state.link.is_some();
         drop(state);
         if !is_open {
             lost.count(Lost::LinkDown);
@@ -363,16 +378,17 @@ impl Cable {
         }
     }
 
-    /// Gives queued datagrams to WSK, or drops them if there is no socket.
+    /// Gives queued datagrams to WSK or to the other end, or drops them if the link is down.
     fn transmit(this: &Arc<Self, Windows>) {
-        let socket = this.state.lock().socket.clone();
+        let link = this.state.lock().link.clone();
         let mut left = SENDS_PER_RUN;
         while left > 0 {
             let Some(burst) = this.transmit.next(left) else { return };
             left = left.saturating_sub(burst.count);
-            match (&socket, this.peers.get(burst.to)) {
+            match (&link, this.peers.get(burst.to)) {
                 // SAFETY: `socket` keeps the socket open; `close` drains the slots before the cable, with its peers' addresses, goes.
-                (Some(socket), Some(to)) => unsafe { burst.send(this, &socket.kernel, to) },
+                (Some(Link::Socket(socket)), Some(to)) => unsafe { burst.send(this, &socket.kernel, to) },
+                (Some(Link::Patch(other)), _) => burst.hand_over(this, other),
                 _ => {
                     this.counters.lost_out.link_down.add(burst.count as u64);
                     burst.discard();
@@ -419,13 +435,15 @@ impl Cable {
         self.traffic.end(count);
     }
 
-    /// Queues the frame of a datagram for an indication, or drops it. A stranger's datagram takes nothing.
-    ///
-    /// # Safety
-    /// WSK indicates `datagram` now.
-    unsafe fn take(this: &Arc<Self, Windows>, datagram: &WSK_DATAGRAM_INDICATION, now: u32) {
-        // SAFETY: an address of WSK's, by contract.
-        let from = unsafe { ip_address(datagram.RemoteAddress) }.map(|from| from.to_canonical());
+    /// Queues the frame of a datagram of `length` bytes, which `read` copies, for an indication, or drops it. A stranger's datagram takes
+    /// nothing.
+    fn take(
+        this: &Arc<Self, Windows>,
+        from: Option<IpAddr>,
+        length: usize,
+        now: u32,
+        read: impl FnOnce(&mut [u8]) -> bool,
+    ) {
         let place = this.peers.iter().position(|peer| peer.socket_addr().map(|peer| peer.ip()) == from);
         let lost = &this.counters.lost_in;
         let Some((from, peer)) = from.zip(place.and_then(|place| this.counters.peers.get(place))) else {
@@ -439,8 +457,7 @@ impl Cable {
         let why = match this.receive.take() {
             None => Lost::NoRoom,
             Some(mut taken) => {
-                // SAFETY: by contract.
-                let bytes = unsafe { this.receive.fill(&mut taken, &datagram.Buffer) };
+                let bytes = this.receive.fill(&mut taken, length, read);
                 match bytes.and_then(|bytes| this.decapsulate(from, bytes, now)) {
                     Ok((length, header, kind)) => {
                         received.count(kind, 1, length as u64);
@@ -524,8 +541,12 @@ unsafe extern "system" fn received(
     let now = seconds();
     // SAFETY: a datagram of WSK's list.
     while let Some(datagram) = unsafe { next.as_ref() } {
+        // SAFETY: an address of WSK's.
+        let from = unsafe { ip_address(datagram.RemoteAddress) }.map(|from| from.to_canonical());
+        let WSK_BUF { Mdl, Offset, Length } = datagram.Buffer;
         // SAFETY: WSK indicates the datagram now.
-        unsafe { Cable::take(&cable, datagram, now) };
+        let mut bytes = unsafe { Bytes::new(Mdl, Offset as usize) };
+        Cable::take(&cable, from, Length, now, |room| bytes.read(room));
         next = datagram.Next;
     }
     STATUS_SUCCESS

@@ -1,5 +1,5 @@
 //! Opens the cable's socket while another interface of this machine has the address `CableLocal`, and closes it when the address goes: the link of
-//! the adapter is up while the socket is open.
+//! the adapter is up while the socket is open. The link of an adapter with a patch cable is up while another adapter has the other end.
 //!
 //! A work item looks: at each notification of TCP/IP, at each restart of the adapter, when Winsock Kernel says that the socket is dead, and some
 //! seconds after an open that failed. It waits for Winsock Kernel, which a callback of TCP/IP should not do.
@@ -11,13 +11,13 @@ use ndk_abi::{
     ndis::NDIS_HANDLE,
     softndk_ioctl::{
         SOFTNDK_CABLE_ERROR_ADDRESS, SOFTNDK_CABLE_ERROR_CLOSED, SOFTNDK_CABLE_ERROR_NOTIFICATIONS,
-        SOFTNDK_CABLE_ERROR_OPEN,
+        SOFTNDK_CABLE_ERROR_OPEN, SOFTNDK_CABLE_ERROR_OTHER_END,
     },
-    status::{NTSTATUS, STATUS_FILE_FORCED_CLOSED, STATUS_INVALID_ADDRESS_COMPONENT},
+    status::{NDIS_STATUS_MEDIA_DISCONNECTED, NTSTATUS, STATUS_FILE_FORCED_CLOSED, STATUS_INVALID_ADDRESS_COMPONENT},
 };
 use platform::{Arc, Event, OutOfMemory, Passive, SpinLock, Timer};
 
-use super::Cable;
+use super::{Cable, patch};
 use crate::{
     attributes,
     critical_region::CriticalRegion,
@@ -34,6 +34,7 @@ pub(super) struct Opener {
     miniport: Handle,
     luid: u64,
     local: SocketAddr,
+    is_patch: bool,
     work_item: Handle,
     state: SpinLock<State, Windows>,
     stopped: Arc<Event<Windows>, Windows>,
@@ -48,6 +49,8 @@ struct State {
     again: bool,
     /// Winsock Kernel says that the socket is dead.
     dead: bool,
+    /// NDIS has been told that the link of a patch cable is up.
+    is_up: bool,
     /// An event has said that the link is down, and why.
     is_told: bool,
     /// A thread waits for `stopped`, and no work item is queued after this.
@@ -55,24 +58,35 @@ struct State {
 }
 
 impl Opener {
-    pub(super) fn new(miniport: NDIS_HANDLE, luid: u64, local: SocketAddr) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(
+        miniport: NDIS_HANDLE,
+        luid: u64,
+        local: SocketAddr,
+        is_patch: bool,
+    ) -> Result<Self, OutOfMemory> {
         let stopped = Event::new()?;
         // SAFETY: the adapter's handle.
         let work_item = unsafe { ndis::NdisAllocateIoWorkItem(miniport) };
         if work_item.is_null() {
             return Err(OutOfMemory);
         }
-        let state =
-            State { notifications: None, busy: false, again: false, dead: false, is_told: false, stopping: false };
-        let state = SpinLock::<_, Windows>::new(state);
-        Ok(Self { miniport: Handle(miniport), luid, local, work_item: Handle(work_item), state, stopped })
+        let state = SpinLock::<_, Windows>::new(State {
+            notifications: None,
+            busy: false,
+            again: false,
+            dead: false,
+            is_up: false,
+            is_told: false,
+            stopping: false,
+        });
+        Ok(Self { miniport: Handle(miniport), luid, local, is_patch, work_item: Handle(work_item), state, stopped })
     }
 
     pub(super) fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Ends the notifications, and waits for the work item.
+    /// Ends the notifications, waits for the work item, and takes a patch cable's end out.
     pub(super) fn stop(cable: &Arc<Cable, Windows>, passive: &Passive<'_>) {
         let this = &cable.opener;
         let notifications = this.state.lock().notifications.take();
@@ -85,6 +99,9 @@ impl Opener {
             this.stopped.wait(passive);
         }
         Timer::cancel(cable);
+        if this.is_patch {
+            patch::part(cable, passive);
+        }
     }
 
     /// Has the work item look. IRQL <= DISPATCH.
@@ -126,6 +143,9 @@ impl Opener {
     /// Opens the socket, or closes it.
     fn look(cable: &Arc<Cable, Windows>, passive: &Passive<'_>) {
         let this = &cable.opener;
+        if this.is_patch {
+            return this.look_for_other_end(cable, passive);
+        }
         let dead = this.state.lock().dead;
         if dead && cable.is_open() {
             this.close(cable, (SOFTNDK_CABLE_ERROR_CLOSED, STATUS_FILE_FORCED_CLOSED), passive);
@@ -148,6 +168,29 @@ impl Opener {
             // As it should be.
             (Some(true), true) => {}
             (None, _) => Timer::start(cable, AGAIN),
+        }
+    }
+
+    /// Joins a patch cable's end with another, and tells NDIS of a change.
+    fn look_for_other_end(&self, cable: &Arc<Cable, Windows>, passive: &Passive<'_>) {
+        let joined = patch::join(cable, passive);
+        let was_up = core::mem::replace(&mut self.state.lock().is_up, joined == Ok(true));
+        match joined {
+            Ok(true) if was_up => {}
+            Ok(true) => {
+                self.state.lock().is_told = false;
+                events::cable_up(self.luid, self.local);
+                attributes::indicate_link(self.miniport.0, true);
+            }
+            _ => {
+                if was_up {
+                    attributes::indicate_link(self.miniport.0, false);
+                }
+                Self::tell(cable, (SOFTNDK_CABLE_ERROR_OTHER_END, NDIS_STATUS_MEDIA_DISCONNECTED));
+            }
+        }
+        if joined.is_err() {
+            Timer::start(cable, AGAIN);
         }
     }
 
@@ -174,7 +217,7 @@ impl Cable {
     /// restarts and halt.
     pub(crate) fn start(cable: &Arc<Self, Windows>, passive: &Passive<'_>) {
         let this = &cable.opener;
-        if this.state.lock().notifications.is_none() {
+        if !this.is_patch && this.state.lock().notifications.is_none() {
             let context = Arc::as_ptr(cable).cast_mut().cast();
             // SAFETY: the adapter keeps the cable until `stop` has dropped the registration.
             match unsafe { Notifications::start(changed, context, passive) } {

@@ -14,14 +14,13 @@ use ndk_abi::{
     },
     status::STATUS_SUCCESS,
     wdm::MDL,
-    wsk::WSK_BUF,
 };
 use platform::{OutOfMemory, Slice, SpinLock};
 use vxlan::{header::HEADER, vtep::Dropped};
 use wdk_sys::ntddk::{IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool};
 use zerocopy::network_endian::U16 as EtherType;
 
-use super::{counters::Lost, mdl::Bytes};
+use super::counters::Lost;
 use crate::{lists::Chain, ndis, ndis::Handle, platform::Windows};
 
 /// Frames that wait for NDIS, or are with NDIS, at a time. A frame that finds no list is dropped.
@@ -160,12 +159,15 @@ impl Receive {
         self.free.lock().pop().map(Taken)
     }
 
-    /// Copies a datagram into the list, unless it is longer than the longest, or its memory cannot be mapped.
-    ///
-    /// # Safety
-    /// WSK indicates `buffer` now.
-    pub(super) unsafe fn fill<'a>(&self, taken: &'a mut Taken, buffer: &WSK_BUF) -> Result<&'a [u8], Lost> {
-        if buffer.Length > self.length {
+    /// Has `read` copy a datagram of `length` bytes into the list, unless it is longer than the longest. `read` returns false if the datagram's
+    /// memory cannot be mapped.
+    pub(super) fn fill<'a>(
+        &self,
+        taken: &'a mut Taken,
+        length: usize,
+        read: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Result<&'a [u8], Lost> {
+        if length > self.length {
             return Err(Lost::Invalid(Dropped::Long));
         }
         // SAFETY: a list of this module's, with one NET_BUFFER.
@@ -180,10 +182,8 @@ impl Receive {
         // SAFETY: as above; the memory is non-paged, so the MDL has its address.
         let memory = unsafe { (*mdl).MappedSystemVa }.cast::<u8>();
         // SAFETY: `length` bytes of the list's memory, which the caller owns with the list.
-        let room = unsafe { core::slice::from_raw_parts_mut(memory, buffer.Length) };
-        // SAFETY: by contract.
-        let mut bytes = unsafe { Bytes::new(buffer.Mdl, buffer.Offset as usize) };
-        if bytes.read(room) { Ok(room) } else { Err(Lost::NotMapped) }
+        let room = unsafe { core::slice::from_raw_parts_mut(memory, length) };
+        if read(room) { Ok(room) } else { Err(Lost::NotMapped) }
     }
 
     /// Queues a list for an indication: the frame is what follows the header of its datagram, of `length` bytes and this EtherType.

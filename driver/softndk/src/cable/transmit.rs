@@ -21,7 +21,7 @@ use ndk_abi::{
 use platform::{Arc, Completion, Deferred, Event, OutOfMemory, Passive, Slice, SocketError, SpinLock};
 use vxlan::{header::HEADER, vtep::Dropped};
 
-use super::{Cable, counters::Lost};
+use super::{Cable, counters::Lost, patch, seconds};
 use crate::{
     irql::at_dispatch,
     platform::Windows,
@@ -313,6 +313,27 @@ impl Burst<'_> {
         let done = Completion::new(sent, (&raw const *first).cast_mut().cast());
         // SAFETY: the slots keep requests, list, size and bytes until `sent` puts them back; socket and address by contract.
         unsafe { socket.send(first.request.get(), done, first.list.get(), to, is_segmented.then_some(&*size)) };
+    }
+
+    /// Gives the datagrams to the other end of a patch cable, which copies them.
+    pub(super) fn hand_over(self, cable: &Cable, other: &Arc<Cable, Windows>) {
+        let (mut next, now): (*const Slot, _) = (self.first, seconds());
+        // SAFETY: null, or a slot that is taken.
+        while let Some(slot) = unsafe { next.as_ref() } {
+            // SAFETY: taken, so no other thread uses the slot.
+            let bytes = unsafe { &*slot.bytes.get() };
+            let length = slot.datagram.get().map_or(0, |(length, _)| length);
+            let bytes = bytes.get(..length).unwrap_or_default();
+            Cable::take(other, Some(patch::END), length, now, |room| {
+                room.copy_from_slice(bytes);
+                true
+            });
+            next = slot.next.get();
+        }
+        if let Some(peer) = cable.counters.peers.get(self.to) {
+            peer.sent.add(self.count as u64);
+        }
+        self.discard();
     }
 
     /// Drops the datagrams.
