@@ -154,6 +154,7 @@ fn no_cable() -> Result<()> {
         ("192.0.2.2", "2001:db8::1"),
         ("fe80::2", "2001:db8::1"),
         ("224.0.0.1", "192.0.2.1"),
+        ("local, 192.0.2.2", "192.0.2.1"),
     ] {
         name(&mut session, peers, local)?;
         starts_in_vain(&mut session).with_context(|| format!("CablePeers = {peers}, CableLocal = {local}"))?;

@@ -9,6 +9,7 @@ mod hostile;
 mod ipv6;
 mod offloads;
 mod ovs;
+mod patch;
 mod paused;
 mod seen;
 mod soak;
@@ -331,6 +332,7 @@ pub fn cable(wanted: &Wanted) -> Result<ExitCode> {
     network_address(&mut tally)?;
     offloads::run(&mut tally)?;
     drop(network);
+    step("joining two adapters of one driver", || patch::run(&mut tally))?;
     let network = Network::build(1500, &[OURS, OTHER])?;
     let played = two_drivers(&mut tally);
     tally.check("every case holds between two drivers, over the addresses of their adapters", played);

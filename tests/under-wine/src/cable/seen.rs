@@ -34,6 +34,27 @@ pub(super) fn is_down(session: &Session) -> Result<()> {
     })
 }
 
+/// The link is up, and the other end is on this machine.
+pub(super) fn is_patched(session: &Session) -> Result<()> {
+    until(|| {
+        let found = cable(session)?;
+        let shown = [&found["link"], &found["local"], &found["peers"][0]["address"]];
+        ensure!(shown == ["up", "::1", "::1"], "no patch cable is shown: {found}");
+        Ok(())
+    })
+}
+
+/// The link is down, for lack of another adapter.
+pub(super) fn is_unpatched(session: &Session) -> Result<()> {
+    until(|| {
+        let found = cable(session)?;
+        let error = found["last_error"]["status"].as_str().unwrap_or_default();
+        let is_known = error.contains("NDIS_STATUS_MEDIA_DISCONNECTED");
+        ensure!(found["link"] == "down" && is_known, "the link is not shown as down, or not why: {found}");
+        Ok(())
+    })
+}
+
 /// The parameters, the frames of pings, the datagrams in which they were, and the peers' stations.
 pub(super) fn traffic(session: &Session, mtu: u32) -> Result<()> {
     ping(&OTHER, &OURS.address(), 56)?;
