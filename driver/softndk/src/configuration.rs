@@ -22,7 +22,8 @@ use vxlan::{ethernet::MacAddress, header::Vni, peers::Peers};
 
 use crate::{
     attributes::ETHERNET_HEADER,
-    cable::{self, patch}, keywords, ndis,
+    cable::{self, patch},
+    keywords, ndis,
     offload::Set,
     platform::Windows,
     security,
@@ -212,8 +213,8 @@ fn parse_addresses(list: &[u16]) -> Result<Slice<IpAddr, Windows>, NDIS_STATUS> 
 
 /// The cable's parameters. NDIS_STATUS_INVALID_DATA: `CablePeers` is not a list of other machines' addresses, of one family, each once, at most
 /// [`vxlan::peers::MAX_PEERS`]; or `CableLocal` is no address of one machine and of that family, or one of the peers; or a peer's adapter, without
-/// a `NetworkAddress` of its own, has this adapter's Ethernet address. `CablePeers` may be `local`: a patch cable, whose only other parameters are
-/// `CableVni` and `*JumboPacket`.
+/// a `NetworkAddress` of its own, has this adapter's Ethernet address. `CablePeers` may be `local`: a patch cable, for which `CableLocal` and
+/// `CablePort` do not count.
 fn parse_cable(
     key: &Key,
     mtu: u32,
@@ -234,7 +235,7 @@ fn parse_cable(
     let ascii = ascii.map_err(|_| NDIS_STATUS_RESOURCES)?;
     let text = core::str::from_utf8(&ascii).ok().filter(|_| !failed).ok_or(invalid)?;
     let vni = Vni::new(number!(key, keywords::CABLE_VNI)).ok_or(invalid)?;
-    if text.trim() == keywords::CABLE_PEERS_LOCAL {
+    if text.trim_matches([' ', ',']).eq_ignore_ascii_case(keywords::CABLE_PEERS_LOCAL) {
         let mut peers = Peers::default();
         peers.push(patch::END).map_err(|_| invalid)?;
         let local = SocketAddr::new(patch::END, 0);

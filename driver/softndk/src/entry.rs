@@ -22,9 +22,8 @@ use wdk_sys::{
 };
 
 use crate::{
-    cable::patch,
-    control, datapath, driver, events, lifecycle, ndis, ndk, oid, platform::Windows, processors, wdfminiport,
-    wsk::client,
+    cable::patch, control, datapath, driver, events, lifecycle, ndis, ndk, oid, platform::Windows, processors,
+    wdfminiport, wsk::client,
 };
 
 /// The oldest version of NDIS with all functions that the driver uses: the version of Windows Server 2016.

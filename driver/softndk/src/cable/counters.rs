@@ -36,7 +36,7 @@ pub(super) enum Lost {
     NotWanted,
     /// The adapter is paused.
     Paused,
-    /// There is no socket.
+    /// There is no socket, and no other end of a patch cable.
     LinkDown,
 }
 

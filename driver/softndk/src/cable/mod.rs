@@ -87,7 +87,8 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// Bytes of a frame's payload, at most: what the network's packets carry, less the headers around it (RFC 7348 section 4.3).
+    /// Bytes of a frame's payload, at most: what the network's packets carry, less the headers around it (RFC 7348 section 4.3). A patch cable
+    /// carries the frame as it is.
     pub(crate) fn mtu(&self) -> u32 {
         const INNER: u32 = UDP + header::HEADER as u32 + HEADER as u32;
         if self.is_patch {
@@ -248,7 +249,7 @@ impl Cable {
 
     /// Closes the socket, if there is one.
     fn close_socket(this: &Arc<Self, Windows>, passive: &Passive<'_>) {
-        let link = this.state.lock().link.take();
+        let link = this.state.lock().link.take_if(|link| matches!(link, Link::Socket(_)));
         let Some(Link::Socket(socket)) = link else { return };
         // Lists that wait end now.
         Deferred::schedule(this);

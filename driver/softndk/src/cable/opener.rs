@@ -1,8 +1,9 @@
 //! Opens the cable's socket while another interface of this machine has the address `CableLocal`, and closes it when the address goes: the link of
 //! the adapter is up while the socket is open. The link of an adapter with a patch cable is up while another adapter has the other end.
 //!
-//! A work item looks: at each notification of TCP/IP, at each restart of the adapter, when Winsock Kernel says that the socket is dead, and some
-//! seconds after an open that failed. It waits for Winsock Kernel, which a callback of TCP/IP should not do.
+//! A work item looks: at each notification of TCP/IP, when another end of a patch cable has come or gone, at each restart of the adapter, when
+//! Winsock Kernel says that the socket is dead, and some seconds after an open that failed. It waits for Winsock Kernel, which a callback of TCP/IP
+//! should not do.
 #![expect(unsafe_code, reason = "calls into NDIS, and callbacks with the cable by pointer")]
 
 use core::{ffi::c_void, mem::ManuallyDrop, net::SocketAddr};
@@ -13,7 +14,10 @@ use ndk_abi::{
         SOFTNDK_CABLE_ERROR_ADDRESS, SOFTNDK_CABLE_ERROR_CLOSED, SOFTNDK_CABLE_ERROR_NOTIFICATIONS,
         SOFTNDK_CABLE_ERROR_OPEN, SOFTNDK_CABLE_ERROR_OTHER_END,
     },
-    status::{NDIS_STATUS_MEDIA_DISCONNECTED, NTSTATUS, STATUS_FILE_FORCED_CLOSED, STATUS_INVALID_ADDRESS_COMPONENT},
+    status::{
+        NDIS_STATUS_MEDIA_DISCONNECTED, NDIS_STATUS_RESOURCES, NTSTATUS, STATUS_FILE_FORCED_CLOSED,
+        STATUS_INVALID_ADDRESS_COMPONENT,
+    },
 };
 use platform::{Arc, Event, OutOfMemory, Passive, SpinLock, Timer};
 
@@ -51,6 +55,8 @@ struct State {
     dead: bool,
     /// NDIS has been told that the link of a patch cable is up.
     is_up: bool,
+    /// The other end of the patch cable has gone since. Another may have come.
+    has_parted: bool,
     /// An event has said that the link is down, and why.
     is_told: bool,
     /// A thread waits for `stopped`, and no work item is queued after this.
@@ -76,6 +82,7 @@ impl Opener {
             again: false,
             dead: false,
             is_up: false,
+            has_parted: false,
             is_told: false,
             stopping: false,
         });
@@ -117,6 +124,11 @@ impl Opener {
         let context = Arc::as_ptr(cable).cast_mut().cast();
         // SAFETY: not queued, as it was not busy; `stop` waits for the routine, before the adapter gives the cable up.
         unsafe { ndis::NdisQueueIoWorkItem(this.work_item.0, look, context) };
+    }
+
+    /// The other end of the patch cable has gone. The caller has the work item look.
+    pub(super) fn has_parted(&self) {
+        self.state.lock().has_parted = true;
     }
 
     /// Winsock Kernel says that the socket is dead.
@@ -171,26 +183,28 @@ impl Opener {
         }
     }
 
-    /// Joins a patch cable's end with another, and tells NDIS of a change.
+    /// Joins a patch cable's end with another, and tells NDIS of a change: also if the other end is another one than before.
     fn look_for_other_end(&self, cable: &Arc<Cable, Windows>, passive: &Passive<'_>) {
         let joined = patch::join(cable, passive);
-        let was_up = core::mem::replace(&mut self.state.lock().is_up, joined == Ok(true));
+        let mut state = self.state.lock();
+        let was_up = core::mem::replace(&mut state.is_up, joined == Ok(true));
+        let has_parted = core::mem::take(&mut state.has_parted);
+        drop(state);
+        if was_up && (has_parted || joined != Ok(true)) {
+            attributes::indicate_link(self.miniport.0, false);
+        }
         match joined {
-            Ok(true) if was_up => {}
+            Ok(true) if was_up && !has_parted => {}
             Ok(true) => {
                 self.state.lock().is_told = false;
                 events::cable_up(self.luid, self.local);
                 attributes::indicate_link(self.miniport.0, true);
             }
-            _ => {
-                if was_up {
-                    attributes::indicate_link(self.miniport.0, false);
-                }
-                Self::tell(cable, (SOFTNDK_CABLE_ERROR_OTHER_END, NDIS_STATUS_MEDIA_DISCONNECTED));
+            Ok(false) => Self::tell(cable, (SOFTNDK_CABLE_ERROR_OTHER_END, NDIS_STATUS_MEDIA_DISCONNECTED)),
+            Err(OutOfMemory) => {
+                Self::tell(cable, (SOFTNDK_CABLE_ERROR_OTHER_END, NDIS_STATUS_RESOURCES));
+                Timer::start(cable, AGAIN);
             }
-        }
-        if joined.is_err() {
-            Timer::start(cable, AGAIN);
         }
     }
 

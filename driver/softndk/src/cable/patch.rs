@@ -54,6 +54,7 @@ pub(super) fn part(cable: &Arc<Cable, Windows>, _passive: &Passive<'_>) {
     let link = cable.state.lock().link.take();
     let Some(Link::Patch(other)) = link else { return };
     let back = other.state.lock().link.take();
+    other.opener.has_parted();
     drop(panel);
     drop(back);
     // Lists that wait end now.

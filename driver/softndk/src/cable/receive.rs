@@ -1,7 +1,8 @@
 //! Frames on their way in: a fixed number of NET_BUFFER_LISTs, each with a buffer for the longest datagram.
 //!
-//! The callback of Winsock Kernel copies each datagram into a free list, and queues the list. A deferred call indicates the queued lists to NDIS:
-//! not the callback, which may run deep in TCP/IP's stack. Each queued or indicated list counts in `Traffic`, so a pause waits for them.
+//! The callback of Winsock Kernel, or the run of a patch cable's other end, copies each datagram into a free list, and queues the list. A deferred
+//! call indicates the queued lists to NDIS: not the callback, which may run deep in TCP/IP's stack. Each queued or indicated list counts in
+//! `Traffic`, so a pause waits for them.
 #![expect(unsafe_code, reason = "lists that NDIS has by pointer, and datagrams of Winsock Kernel")]
 
 use core::ptr::null_mut;

@@ -324,9 +324,12 @@ impl Burst<'_> {
             let bytes = unsafe { &*slot.bytes.get() };
             let length = slot.datagram.get().map_or(0, |(length, _)| length);
             let bytes = bytes.get(..length).unwrap_or_default();
-            Cable::take(other, Some(patch::END), length, now, |room| {
-                room.copy_from_slice(bytes);
-                true
+            Cable::take(other, Some(patch::END), bytes.len(), now, |room| {
+                let fits = room.len() == bytes.len();
+                if fits {
+                    room.copy_from_slice(bytes);
+                }
+                fits
             });
             next = slot.next.get();
         }

@@ -144,7 +144,7 @@ impl Adapter {
             packets::check_pauses(&adapter);
             adapter.packets.tap.open(&adapter);
         }
-        kernel::trace("ndis: adapter started and checked");
+        kernel::trace(&format!("ndis: adapter {number} started and checked"));
         NDIS_STATUS_SUCCESS
     }
 

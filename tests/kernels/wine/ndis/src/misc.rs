@@ -63,7 +63,13 @@ unsafe extern "system" fn NdisMIndicateStatusEx(handle: NDIS_HANDLE, indication:
         if checked.is_ok() {
             // SAFETY: checked.
             let state = unsafe { &*indication.StatusBuffer.cast::<NDIS_LINK_STATE>() };
-            lock(&adapter.attributes).connected = state.MediaConnectState == MediaConnectStateConnected;
+            let connected = state.MediaConnectState == MediaConnectStateConnected;
+            lock(&adapter.attributes).connected = connected;
+            kernel::trace(&format!(
+                "ndis: link of adapter {}: {}",
+                adapter.number,
+                if connected { "up" } else { "down" }
+            ));
         }
     }
 }
