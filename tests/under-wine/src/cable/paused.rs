@@ -5,7 +5,7 @@ use build::command::step;
 use checks::tally::Tally;
 
 use super::stream::Stream;
-use super::{LINUX, OURS, is_clean, until_reached};
+use super::{Computer, LINUX, OURS, is_clean, until_reached};
 use crate::session::Session;
 
 /// Pauses, one after the other.
@@ -13,15 +13,15 @@ const PAUSES: usize = 5;
 
 /// The adapter goes on.
 pub(super) fn run(session: &mut Session, tally: &mut Tally) {
-    let paused = step("pausing an adapter in mid stream", || pauses(session));
+    let paused = step("pausing an adapter in mid stream", || pauses(session, &LINUX));
     tally.check("a stream goes on when the adapter was paused with received frames out", paused);
-    let slept = step("putting the computer to sleep in mid stream", || sleeps(session));
+    let slept = step("putting the computer to sleep in mid stream", || sleeps(session, &LINUX));
     tally.check("a stream goes on when the adapter was halted with received frames out, and is back", slept);
 }
 
-/// The protocol has nearly all lists that the driver has, and gives them back when the adapter is pausing.
-pub(super) fn pauses(session: &mut Session) -> Result<()> {
-    let stream = Stream::start(&LINUX, &OURS)?;
+/// The protocol has nearly all lists that the driver has, and gives them back when the adapter is pausing. `from`: another computer.
+pub(super) fn pauses(session: &mut Session, from: &Computer) -> Result<()> {
+    let stream = Stream::start(from, &OURS)?;
     for _ in 0..PAUSES {
         session.hold()?;
         stream.flows()?;
@@ -31,12 +31,12 @@ pub(super) fn pauses(session: &mut Session) -> Result<()> {
     stream.end()
 }
 
-pub(super) fn sleeps(session: &mut Session) -> Result<()> {
-    let stream = Stream::start(&LINUX, &OURS)?;
+pub(super) fn sleeps(session: &mut Session, from: &Computer) -> Result<()> {
+    let stream = Stream::start(from, &OURS)?;
     session.hold()?;
     stream.flows()?;
     session.sleep()?;
-    until_reached(&LINUX, &OURS.address())?;
+    until_reached(from, &OURS.address())?;
     stream.flows()?;
     stream.end()
 }

@@ -23,8 +23,8 @@ const ACTS: [(&str, Act); 10] = [
     ("Linux off the network in mid stream", |_| away::comes_back(&LINUX)),
     ("a driver off the network in mid stream", |_| away::comes_back(&OURS)),
     ("the cable unplugged during a stream and RDMA", away::goes_on),
-    ("pauses in mid stream", |sessions| paused::pauses(&mut sessions[0])),
-    ("a sleep in mid stream", |sessions| paused::sleeps(&mut sessions[0])),
+    ("pauses in mid stream", |sessions| paused::pauses(&mut sessions[0], &LINUX)),
+    ("a sleep in mid stream", |sessions| paused::sleeps(&mut sessions[0], &LINUX)),
     ("an unload in mid stream", |sessions| goes(&mut sessions[0], false)),
     ("a surprise removal in mid stream", |sessions| goes(&mut sessions[0], true)),
 ];
