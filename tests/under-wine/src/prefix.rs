@@ -1,16 +1,19 @@
-//! The Wine prefixes of this tree, in target/wine: about 700 MB each, made once per version of Wine.
+//! The Wine prefixes of this tree, in target/wine: about 800 MB each, copies of one that is made once per version of Wine.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use build::command::{step, wait};
+use build::command::{run, step, wait};
 use build::digest::is_stamped;
 use build::{paths, wine};
+
+/// Written last into a prefix: the version of its Wine.
+const STAMP: &str = "softndk-stamp";
 
 const WINE_LIMIT: Duration = Duration::from_secs(300);
 
@@ -100,31 +103,48 @@ impl Drop for Number {
 
 /// Makes the prefix where it is missing or was made by another Wine, and puts what was built into it.
 pub(crate) fn prepare(computer: &Computer) -> Result<PathBuf> {
-    let prefix = computer.prefix();
-    let (stamp, key) = (prefix.join("softndk-stamp"), wine::version()?);
+    let (prefix, version) = (computer.prefix(), wine::version()?);
     wine::end(&prefix)?;
-    if !is_stamped(&stamp, &key) {
-        step("making a Wine prefix", || {
-            let _ = fs::remove_dir_all(&prefix);
-            fs::create_dir_all(&prefix)?;
-            let fresh = |arguments: &[&str]| {
-                let mut wine = wine::wine(&prefix);
-                // Our modules are not there yet.
-                wine.args(arguments).env("WINEDLLOVERRIDES", "mscoree,mshtml=").stdout(Stdio::null());
-                let status = wait(&mut wine.spawn()?, WINE_LIMIT)?;
-                ensure!(status.success(), "wine64 {} ended with {status}", arguments.join(" "));
-                Ok(())
-            };
-            fresh(&["wineboot", "-i"])?;
-            // No debugger at a crash: the process ends and its requests fail, which is what a test can see.
-            let debugger = r"HKLM\Software\Microsoft\Windows NT\CurrentVersion\AeDebug";
-            fresh(&["reg", "add", debugger, "/v", "Debugger", "/d", "", "/f"])?;
-            wine::end(&prefix)?;
-            fs::write(stamp, key)?;
-            Ok(())
-        })?;
+    if !is_stamped(&prefix.join(STAMP), &version) {
+        let fresh = fresh(&version)?;
+        // A copy that was broken off has its stamp, perhaps.
+        let part = prefix.with_extension("part");
+        let _ = [fs::remove_dir_all(&prefix), fs::remove_dir_all(&part)];
+        step("copying a Wine prefix", || run(Command::new("cp").args(["-a", "--reflink=auto"]).arg(fresh).arg(&part)))?;
+        fs::rename(part, &prefix)?;
     }
     install(&prefix)?;
+    Ok(prefix)
+}
+
+/// A prefix that no program has used, for `version` of Wine. Made where it is missing, by one thread.
+fn fresh(version: &str) -> Result<PathBuf> {
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let prefix = paths::root().join("target/wine/fresh");
+    let stamp = prefix.join(STAMP);
+    if is_stamped(&stamp, version) {
+        return Ok(prefix);
+    }
+    step("making a Wine prefix", || {
+        let _ = fs::remove_dir_all(&prefix);
+        fs::create_dir_all(&prefix)?;
+        let fresh = |arguments: &[&str]| {
+            let mut wine = wine::wine(&prefix);
+            // Our modules are not there yet.
+            wine.args(arguments).env("WINEDLLOVERRIDES", "mscoree,mshtml=").stdout(Stdio::null());
+            let status = wait(&mut wine.spawn()?, WINE_LIMIT)?;
+            ensure!(status.success(), "wine64 {} ended with {status}", arguments.join(" "));
+            Ok(())
+        };
+        fresh(&["wineboot", "-i"])?;
+        // No debugger at a crash: the process ends and its requests fail, which is what a test can see.
+        let debugger = r"HKLM\Software\Microsoft\Windows NT\CurrentVersion\AeDebug";
+        fresh(&["reg", "add", debugger, "/v", "Debugger", "/d", "", "/f"])?;
+        wine::end(&prefix)?;
+        fs::write(stamp, version)?;
+        Ok(())
+    })?;
     Ok(prefix)
 }
 
