@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -50,21 +51,38 @@ const GROUPS: [fn(bool, &mut Tally); 12] = [
     |_, tally| programs(tally),
 ];
 
-/// Runs them all; `full` is more of what takes its time.
-pub fn run(full: bool, tally: &mut Tally) {
-    let next = AtomicUsize::new(0);
-    let play = || {
+/// How far a run is.
+#[derive(Default)]
+pub struct Progress {
+    next: AtomicUsize,
+    /// Shared by the threads that play groups.
+    playing: RwLock<()>,
+}
+
+impl Progress {
+    /// Plays groups until none is left, if others have begun: what they need is built then. `full`: as for [`run`].
+    pub fn help(&self, full: bool) -> Tally {
+        if self.next.load(Ordering::Relaxed) == 0 { Tally::default() } else { self.play(full) }
+    }
+
+    fn play(&self, full: bool) -> Tally {
+        let _playing = self.playing.read().unwrap_or_else(PoisonError::into_inner);
         let mut tally = Tally::default();
-        while let Some(group) = GROUPS.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(group) = GROUPS.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             group(full, &mut tally);
         }
         tally
-    };
+    }
+}
+
+/// Runs them all; `full` is more of what takes its time. Another thread may [`Progress::help`].
+pub fn run(progress: &Progress, full: bool, tally: &mut Tally) {
     thread::scope(|scope| {
-        for played in [(); SIDE_BY_SIDE].map(|()| scope.spawn(play)) {
+        for played in [(); SIDE_BY_SIDE].map(|()| scope.spawn(|| progress.play(full))) {
             tally.append(played.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
     });
+    let _alone = progress.playing.write().unwrap_or_else(PoisonError::into_inner);
     // Alone, as 64 busy processes leave others too little of the processors for the patience of their cases.
     let served = step("serving 64 processes at once", many_processes);
     // Shows S908.

@@ -12,7 +12,7 @@ use build::{cross, dist, inf, paths, setup};
 use checks::tally::Tally;
 use checks::test_programs::{self, Tests};
 use checks::{bench, instructions, promises};
-use under_wine::wine_tests;
+use under_wine::wine_tests::{self, Progress};
 
 /// Built alone: its dependencies have a feature that those of the others must not have.
 const PLANTED: &str = "planted";
@@ -32,14 +32,17 @@ fn first_seed() -> String {
 
 /// Sets up, runs everything, and prints the count as the last line; `full` is ten times the random work.
 ///
-/// The tests under Wine mostly wait, and those of the workspace mostly compute: both run at the same time.
+/// The tests under Wine mostly wait, and those of the workspace mostly compute: both run at the same time. The thread that is done with the latter
+/// helps with the former.
 pub(crate) fn test(full: bool) -> Result<ExitCode> {
     setup::setup()?;
     let root = paths::root();
     let mut tally = Tally::default();
+    let progress = Progress::default();
     thread::scope(|scope| {
-        let windows = scope.spawn(|| on_wine(full));
+        let windows = scope.spawn(|| on_wine(&progress, full));
         on_linux(&root, full, &mut tally);
+        tally.append(progress.help(full));
         let windows = windows.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         tally.append(windows);
     });
@@ -51,14 +54,14 @@ pub(crate) fn test(full: bool) -> Result<ExitCode> {
 }
 
 /// The driver and what runs with it: builds it, and tests it under Wine.
-fn on_wine(full: bool) -> Tally {
+fn on_wine(progress: &Progress, full: bool) -> Tally {
     let mut tally = Tally::default();
     let built = dist::build();
     let is_built = built.is_ok();
     // Shows S910, S1307, T30.
     tally.check("the driver, the harness and the stand-ins build", built);
     if is_built {
-        wine_tests::run(full, &mut tally);
+        wine_tests::run(progress, full, &mut tally);
     }
     tally
 }
