@@ -60,7 +60,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Plays groups until none is left, if others have begun: what they need is built then. `full`: as for [`run`].
+    /// Plays groups until none is left, if others have begun: what they need is built then. `full`: as for [`run()`].
     pub fn help(&self, full: bool) -> Tally {
         if self.next.load(Ordering::Relaxed) == 0 { Tally::default() } else { self.play(full) }
     }
