@@ -15,7 +15,7 @@ use users::{
 const PAUSES: u32 = 100_000;
 
 /// Whether `so` becomes true by itself.
-fn becomes(so: impl Fn() -> bool) -> bool {
+fn becomes(mut so: impl FnMut() -> bool) -> bool {
     (0..PAUSES).any(|_| {
         pause();
         so()
@@ -157,6 +157,35 @@ fn a_cancelled_request_takes_no_notification_along() {
         }
     }
     assert!(cancelled > 0, "none was cancelled first");
+}
+
+/// A completion that the program has read from the ring completes no CQ_NOTIFY that is sent after that, also if the driver has just written it.
+// Shows S301.
+#[test]
+fn a_completion_that_was_read_is_not_told() {
+    for seed in seeds(400) {
+        let _session = boot_seeded(seed);
+        let device = start();
+        let user = User::new(&device);
+        let world = World::new(&user);
+        let ringed = Ringed::new(&user, &world).unwrap();
+        assert!(push(&mut ringed.writers()[1], &work(NdkOperationTypeReceive, 0, 1), &[]));
+        let mut told = None;
+        scope(|scope| {
+            // The flush cancels the receive.
+            scope.spawn(|| assert_eq!(user.call(IOCTL_ND_QP_FLUSH, &handle(ringed.qp)), STATUS_SUCCESS));
+            scope.spawn(|| {
+                let mut completions = ringed.completions();
+                assert!(becomes(|| completions.poll(1, |_| {}) == 1), "seed {seed}: the receive does not end");
+                told = Some(user.notify(ringed.cq, ND_CQ_NOTIFY_ANY));
+            });
+        });
+        let told = told.unwrap();
+        (0..1000).for_each(|_| pause());
+        assert!(told.is_pending(), "seed {seed}: told of what was read");
+        told.shared.cancel(&user.file);
+        assert_eq!(told.wait(), STATUS_CANCELLED);
+    }
 }
 
 /// A notification for which no request waited stays when a poll leaves completions in the CQ: a CQ_NOTIFY that is sent beside the poll

@@ -107,14 +107,15 @@ impl<H: Host> Cq<H> {
     pub(super) fn notify(&self, ring: &UserCqRing<H>) {
         let events = self.ndk.context();
         let pended = &events.pended;
+        // Before the ring is read: the program may read a completion, and then ask for the next notification, which that completion must not
+        // satisfy. A later request looks at the ring itself.
+        let end = pended.end();
         // A request whose cancel routine has begun is not found; then no completion counts as notified.
         let told = ring.notify(|kind| {
             let event = if kind == ND_CQ_NOTIFY_SOLICITED { Event::Solicited } else { Event::Completion };
-            let first = pended.take_first(&events.waiting, &[event], u64::MAX)?;
-            Some((first, pended.end()))
+            pended.take_first(&events.waiting, &[event], end)
         });
-        if let Some((first, end)) = told {
-            // `end` was read before, as the program may ask for the next notification as soon as this request completes.
+        if let Some(first) = told {
             first.succeed();
             // One notification completes all waiting requests: if one waits for any completion, those that wait for solicited ones too.
             pended.take_until(&events.waiting, &[Event::Completion, Event::Solicited], end, Pended::succeed);
