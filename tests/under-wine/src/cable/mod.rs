@@ -49,6 +49,8 @@ const PACKAGES: [(&str, &str); 5] = [
 const LIMIT: Duration = Duration::from_secs(60);
 const MEBIBYTE: u64 = 1 << 20;
 const VNI: &str = "7";
+/// Why a link is down without the address `CableLocal`.
+const NO_ADDRESS: &str = "STATUS_INVALID_ADDRESS_COMPONENT";
 
 /// A computer: a network namespace with an address on the network that carries the datagrams, and one on the Ethernet in them.
 #[derive(PartialEq)]
@@ -427,13 +429,13 @@ fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
     session.load()?;
     let mut check = |what: &str, result: Result<()>| tally.check(&format!("{what}, underlay MTU {mtu}"), result);
     check("without CableLocal the link is down", until_unreached(&LINUX, &OURS.address()));
-    check("ndkctl shows that it is", seen::is_down(&session));
+    check("ndkctl shows that it is", seen::is_down(&session, NO_ADDRESS));
     other_has_local(&mut session, true)?;
     check("the link comes up with CableLocal", until_reached(&LINUX, &OURS.address()));
     other_has_local(&mut session, false)?;
     check("the link goes down with CableLocal", until_unreached(&LINUX, &OURS.address()));
     check("its socket is closed", until_socket(false));
-    check("ndkctl shows the link down again", seen::is_down(&session));
+    check("ndkctl shows the link down again", seen::is_down(&session, NO_ADDRESS));
     other_has_local(&mut session, true)?;
     check("and comes up again", until_reached(&LINUX, &OURS.address()));
     reaches("softndk.sys", mtu, tally);

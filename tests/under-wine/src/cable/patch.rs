@@ -11,6 +11,8 @@ use crate::session::Session;
 
 /// Bytes of a ping besides its data.
 const PING: u32 = 28;
+/// Why a link is down without another adapter.
+const NO_OTHER_END: &str = "NDIS_STATUS_MEDIA_DISCONNECTED";
 
 pub(super) fn run(tally: &mut Tally) -> Result<()> {
     for mtu in [1500, 9000] {
@@ -114,7 +116,7 @@ fn goes(session: &mut Session) -> Result<()> {
     session.hold()?;
     stream.flows()?;
     session.remove_surprisingly()?;
-    seen::is_unpatched(session)
+    seen::is_down(session, NO_OTHER_END)
 }
 
 /// What NDIS was told of an adapter's link in this session, in order.
@@ -134,7 +136,7 @@ fn not_joined(session: &mut Session) -> Result<()> {
     second_interface()?;
     session.load()?;
     until_second_started()?;
-    seen::is_unpatched(session)?;
+    seen::is_down(session, NO_OTHER_END)?;
     let told = [links(session, 0)?, links(session, 1)?];
     ensure!(told.iter().all(Vec::is_empty), "{told:?}");
     Ok(())

@@ -23,13 +23,15 @@ fn cable(session: &Session) -> Result<Value> {
     cable.with_context(|| format!("no cable is shown: {found}"))
 }
 
-/// The link is down, for lack of the address `CableLocal`.
-pub(super) fn is_down(session: &Session) -> Result<()> {
+/// The link is down, because of `status`.
+pub(super) fn is_down(session: &Session, status: &str) -> Result<()> {
     until(|| {
         let found = cable(session)?;
         let error = found["last_error"]["status"].as_str().unwrap_or_default();
-        let is_known = error.contains("STATUS_INVALID_ADDRESS_COMPONENT");
-        ensure!(found["link"] == "down" && is_known, "the link is not shown as down, or not why: {found}");
+        ensure!(
+            found["link"] == "down" && error.contains(status),
+            "the link is not shown as down, or not why: {found}"
+        );
         Ok(())
     })
 }
@@ -40,17 +42,6 @@ pub(super) fn is_patched(session: &Session) -> Result<()> {
         let found = cable(session)?;
         let shown = [&found["link"], &found["local"], &found["peers"][0]["address"]];
         ensure!(shown == ["up", "::1", "::1"], "no patch cable is shown: {found}");
-        Ok(())
-    })
-}
-
-/// The link is down, for lack of another adapter.
-pub(super) fn is_unpatched(session: &Session) -> Result<()> {
-    until(|| {
-        let found = cable(session)?;
-        let error = found["last_error"]["status"].as_str().unwrap_or_default();
-        let is_known = error.contains("NDIS_STATUS_MEDIA_DISCONNECTED");
-        ensure!(found["link"] == "down" && is_known, "the link is not shown as down, or not why: {found}");
         Ok(())
     })
 }
