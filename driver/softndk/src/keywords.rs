@@ -41,7 +41,7 @@ pub(crate) const CABLE_PORT: Number = Number { name: "CablePort", default: 4789,
 /// The IP addresses of the machines at the other end of the cable, with commas between them. An empty list: the adapter has no cable.
 pub(crate) const CABLE_PEERS: &str = "CablePeers";
 /// Instead of addresses: another adapter of this machine is at the other end.
-#[allow(dead_code, reason = "the INF has no word for it")]
+#[allow(dead_code, reason = "only the driver uses it")]
 pub(crate) const CABLE_PEERS_LOCAL: &str = "local";
 /// This machine's IP address in the network that carries the cable.
 pub(crate) const CABLE_LOCAL: &str = "CableLocal";

@@ -107,7 +107,7 @@ pub(crate) fn prepare(computer: &Computer) -> Result<PathBuf> {
     wine::end(&prefix)?;
     if !is_stamped(&prefix.join(STAMP), &version) {
         let fresh = fresh(&version)?;
-        // A copy that was broken off has its stamp, perhaps.
+        // A copy that was broken off may have its stamp.
         let part = prefix.with_extension("part");
         let _ = [fs::remove_dir_all(&prefix), fs::remove_dir_all(&part)];
         step("copying a Wine prefix", || run(Command::new("cp").args(["-a", "--reflink=auto"]).arg(fresh).arg(&part)))?;
