@@ -1,8 +1,12 @@
 //! What a miniport is sent, and what that has to come to.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
 };
 
 use kernel::violation;
@@ -142,12 +146,21 @@ fn check_large_sends(adapter: &Arc<Adapter>, source: [u8; 6], mtu: usize) {
     });
 }
 
+/// How long a miniport may take to say that its link has come up, after it has sent a frame by it.
+const LINK_LIMIT: Duration = Duration::from_secs(2);
+
 /// A frame while the link is down: it is refused as such, unless the link comes up in the meantime.
 fn check_disconnected(adapter: &Arc<Adapter>, source: [u8; 6]) {
     let batch = Batch::new(&[vec![frame(BROADCAST, source, FRAME)]]);
     let Some(statuses) = send(adapter, batch, false) else { return };
     let refused = statuses.iter().all(|status| *status == NDIS_STATUS_MEDIA_DISCONNECTED);
-    if !refused && !lock(&adapter.attributes).connected {
+    let start = Instant::now();
+    let mut connected = lock(&adapter.attributes).connected;
+    while !refused && !connected && start.elapsed() < LINK_LIMIT {
+        thread::sleep(Duration::from_millis(10));
+        connected = lock(&adapter.attributes).connected;
+    }
+    if !refused && !connected {
         violation(&format!("a send while the link is down was completed with {statuses:?}"));
     }
 }
