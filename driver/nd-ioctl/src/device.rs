@@ -1,4 +1,4 @@
-//! The control device.
+//! The control device of an adapter.
 
 use ndk_abi::status::NTSTATUS;
 use platform::{Arc, OutOfMemory, PoolQuota, SpinLock};
@@ -19,6 +19,11 @@ impl<H: Host> Device<H> {
     pub fn new(host: H) -> Result<Self, OutOfMemory> {
         let contexts = SpinLock::<_, H::Platform>::new(Slab::new(PoolQuota::UNLIMITED.no_charge()));
         Ok(Self { state: Arc::try_new(DeviceState::new(host))?, contexts: Arc::try_new(contexts)? })
+    }
+
+    /// The control device of another adapter. The limits of a process hold for its files of both together.
+    pub fn beside(&self, host: H) -> Result<Self, OutOfMemory> {
+        Ok(Self { state: Arc::try_new(DeviceState::new(host))?, contexts: self.contexts.clone() })
     }
 
     /// Opens a file (IRP_MJ_CREATE) for the process with number `process`, the only process whose requests the file serves. A number may be

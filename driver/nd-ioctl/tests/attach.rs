@@ -6,7 +6,7 @@ use ndk_abi::{nd_ioctl::*, softndk_ioctl::*, status::*};
 use ndk_provider::ObjectCounts;
 use simkernel::{boot, watchdog};
 use users::{
-    User, World, start,
+    User, World, start, start_beside,
     user::{bind, handle},
 };
 
@@ -51,6 +51,9 @@ fn only_fresh_files_of_the_same_process_attach() {
     let id = first.id();
     let other = User::of_process(&device, 0x666);
     assert_eq!(other.call(IOCTL_SOFTNDK_ATTACH, &handle(id)), STATUS_INVALID_HANDLE);
+    let beside = start_beside(&device);
+    let of_another_adapter = User::stranger(&beside);
+    assert_eq!(of_another_adapter.call(IOCTL_SOFTNDK_ATTACH, &handle(id)), STATUS_INVALID_HANDLE);
     for wrong in [0, 1, id + 1, id ^ 1 << 32, u64::MAX] {
         let fresh = User::stranger(&device);
         assert_eq!(fresh.call(IOCTL_SOFTNDK_ATTACH, &handle(wrong)), STATUS_INVALID_HANDLE, "{wrong:#x}");

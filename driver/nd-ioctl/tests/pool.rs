@@ -15,7 +15,7 @@ use simkernel::{Purpose, Session, boot, boot_seeded, watchdog};
 use users::{
     User, World,
     host::TestHost,
-    start,
+    start, start_beside,
     user::{handle, inet, registration, work},
 };
 
@@ -50,8 +50,9 @@ fn until_refused(mut make: impl FnMut() -> NTSTATUS) -> (usize, NTSTATUS) {
 fn one_process_can_not_take_the_pool() {
     let session = boot();
     let device = start();
-    // The device's table of contexts stays allocated.
-    drop(User::new(&device));
+    let beside = start_beside(&device);
+    // The table of contexts, and what each device makes once, stays allocated.
+    drop([&device, &beside].map(User::new));
     let before = taken(&session);
     let taken = || taken(&session) - before;
     watchdog(LIMIT, || {
@@ -64,7 +65,7 @@ fn one_process_can_not_take_the_pool() {
         let (count, status) = until_refused(|| queue_pair().map_or_else(|status| status, |_| STATUS_SUCCESS));
         assert_eq!((count, status), (19, STATUS_INSUFFICIENT_RESOURCES));
         // Another file of the process shares the limit, and a resize counts too.
-        let other = User::new(&device);
+        let (other, beside_user) = (User::new(&device), User::new(&beside));
         let input = ND_CREATE_CQ { Version: 1, AdapterHandle: other.adapter(), QueueDepth: 65_536, ..ZeroInit::ZERO };
         let deep = || other.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_CQ_CREATE, &input);
         let (count, status) = until_refused(|| deep().map_or_else(|status| status, |_| STATUS_SUCCESS));
@@ -74,13 +75,17 @@ fn one_process_can_not_take_the_pool() {
         let resized = user.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_CQ_MODIFY, &larger).map(|_| ());
         assert_eq!(resized, Err(STATUS_INSUFFICIENT_RESOURCES));
         assert!(taken() <= TestHost::MAX_POOL_BYTES, "{} bytes", taken());
+        // So does a file of another adapter's device.
+        let input = ND_CREATE_CQ { AdapterHandle: beside_user.adapter(), ..input };
+        let deep = beside_user.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_CQ_CREATE, &input).map(|_| ());
+        assert_eq!(deep, Err(STATUS_INSUFFICIENT_RESOURCES));
         // Another process has a limit of its own.
         let stranger = User::new_of_process(&device, 2);
         let adapter = stranger.adapter();
         let pd = stranger.create(IOCTL_ND_PD_CREATE, adapter);
         let create = deepest(&stranger, pd, stranger.cq(adapter, 1));
         stranger.ask::<_, ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_QP_CREATE, &create).unwrap();
-        drop(device.host().take_quota());
+        drop([&device, &beside].map(|device| device.host().take_quota()));
     });
     assert_eq!(taken(), 0);
 }

@@ -12,8 +12,17 @@ use crate::status::NTSTATUS;
 
 pub use crate::softndk_link::*;
 
-/// The path of the control device.
-pub const SOFTNDK_DEVICE_PATH: &str = r"\\.\SoftNdk";
+/// The paths of the control devices. An adapter that starts gets the first path that no other adapter has.
+pub const SOFTNDK_DEVICE_PATHS: [&str; 8] = [
+    r"\\.\SoftNdk",
+    r"\\.\SoftNdk2",
+    r"\\.\SoftNdk3",
+    r"\\.\SoftNdk4",
+    r"\\.\SoftNdk5",
+    r"\\.\SoftNdk6",
+    r"\\.\SoftNdk7",
+    r"\\.\SoftNdk8",
+];
 
 /// The control code of a SoftNDK operation: function 0x800 + operation.
 #[must_use]

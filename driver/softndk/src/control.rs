@@ -1,8 +1,9 @@
-//! The control device `\\.\SoftNdk`. NDIS owns the driver's dispatch table, so the miniport creates the device by NdisRegisterDeviceEx.
+//! The control devices `\\.\SoftNdk`, `\\.\SoftNdk2` and so on, one for each adapter. NDIS owns the driver's dispatch table, so the miniport creates
+//! the devices by NdisRegisterDeviceEx.
 //!
-//! The device is created with the first adapter and deleted with the last: while a device object exists the driver is not unloaded. SYSTEM,
-//! administrators and the groups that the first adapter's parameters name may open the device, by its exact name, from 64-bit processes: in
-//! a 32-bit process the protocol's structures have another layout.
+//! A device is created with its adapter and deleted with it: while a device object exists the driver is not unloaded. SYSTEM, administrators and
+//! the groups that the adapter's parameters name may open the device, by its exact name, from 64-bit processes: in a 32-bit process the protocol's
+//! structures have another layout.
 //!
 //! A file serves the process that opened it, and is cleaned up at the end of that process: the file locks memory of the process, and a
 //! process must have no locked pages when it is gone. The file's last handle may be closed later, as handles can be inherited or
@@ -17,6 +18,7 @@ use ndk_abi::{
         DRIVER_DISPATCH, NDIS_DEVICE_OBJECT_ATTRIBUTES, NDIS_DEVICE_OBJECT_ATTRIBUTES_REVISION_1, NDIS_OBJECT_HEADER,
         NDIS_OBJECT_TYPE_DEVICE_OBJECT_ATTRIBUTES, NDIS_SIZEOF_DEVICE_OBJECT_ATTRIBUTES_REVISION_1,
     },
+    softndk_ioctl::SOFTNDK_DEVICE_PATHS,
     status::{
         NDIS_STATUS, NDIS_STATUS_RESOURCES, NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES,
         STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE, STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_NOT_FOUND,
@@ -64,7 +66,6 @@ fn dispatch_routine(major_function: usize) -> Option<DRIVER_DISPATCH> {
     }
 }
 
-/// The control device of one adapter in the IOCTL protocol.
 type ControlDevice = nd_ioctl::Device<KernelHost>;
 
 /// An open file of the device. `FileObject->FsContext` holds a reference, from IRP_MJ_CREATE to IRP_MJ_CLOSE.
@@ -75,17 +76,23 @@ struct OpenFile {
     file: nd_ioctl::File<KernelHost>,
 }
 
-/// The control device, its adapters and its open files.
+/// The control devices and their open files.
 struct Control {
-    /// Set while there is an adapter.
-    device: Option<Registered>,
-    /// One control device for each adapter. The first one serves new opens.
-    adapters: Registry<ControlDevice>,
+    /// The device objects, by the places of their names in [`NAMES`].
+    registered: [Option<Registered>; NAMES.len()],
+    /// The control devices whose adapters are not being removed.
+    adapters: Registry<Adapter>,
     /// The files that are not cleaned up yet, including the files of adapters that are being removed.
     files: Registry<OpenFile>,
 }
 
-/// The device object, and its handle at NDIS.
+/// An adapter in the IOCTL protocol, and the place of its device object.
+struct Adapter {
+    device: Arc<ControlDevice, Windows>,
+    place: usize,
+}
+
+/// A device object, and its handle at NDIS.
 struct Registered {
     object: *mut c_void,
     handle: Handle,
@@ -94,12 +101,27 @@ struct Registered {
 // SAFETY: the object is only compared, not accessed; a driver with planted faults writes to it under the mutex.
 unsafe impl Send for Registered {}
 
-static CONTROL: Mutex<Control> =
-    Mutex::new(Control { device: None, adapters: Registry::new(), files: Registry::new() });
+impl Control {
+    /// The place of a device object of this driver's, until its adapter is removed.
+    fn place_of(&self, object: *mut c_void) -> Option<usize> {
+        self.registered.iter().position(|registered| registered.as_ref().is_some_and(|ours| ours.object == object))
+    }
+}
 
-/// An adapter of the control device. [`remove`] is called with it once.
+static CONTROL: Mutex<Control> =
+    Mutex::new(Control { registered: [const { None }; _], adapters: Registry::new(), files: Registry::new() });
+
+/// The name and the symbolic link of each device.
+macro_rules! names {
+    ($($number:literal),*) => {
+        [$((wide!(concat!(r"\Device\SoftNdk", $number)), wide!(concat!(r"\DosDevices\SoftNdk", $number)))),*]
+    };
+}
+const NAMES: [(&[u16], &[u16]); SOFTNDK_DEVICE_PATHS.len()] = names!("", "2", "3", "4", "5", "6", "7", "8");
+
+/// An adapter with a control device. [`remove`] is called with it once.
 #[derive(Clone)]
-pub(crate) struct Registration(Arc<ControlDevice, Windows>);
+pub(crate) struct Registration(Arc<Adapter, Windows>);
 
 /// Initialises the mutex. DriverEntry calls this once, before any other function of this module.
 pub(crate) fn initialize() {
@@ -107,45 +129,49 @@ pub(crate) fn initialize() {
     unsafe { mutex::initialize(&CONTROL) };
 }
 
-/// Adds an adapter, and creates the device if there is none, with the security descriptor `security` (SDDL).
+/// Creates the control device of an adapter, with the security descriptor `security` (SDDL). NDIS_STATUS_RESOURCES: each name is another
+/// adapter's, or there is no memory.
 pub(crate) fn add(host: KernelHost, security: &[u16], passive: &Passive<'_>) -> Result<Registration, NDIS_STATUS> {
-    let device = nd_ioctl::Device::new(host).and_then(Arc::try_new).map_err(|_| NDIS_STATUS_RESOURCES)?;
     let mut control = CONTROL.lock();
-    control.adapters.insert(device.clone()).map_err(|_| NDIS_STATUS_RESOURCES)?;
-    if control.device.is_none() {
-        match register(security, passive) {
-            Ok(registered) => control.device = Some(registered),
-            Err(status) => {
-                control.adapters.remove(&device);
-                control.adapters.shrink();
-                return Err(status);
-            }
-        }
+    let place = control.registered.iter().position(Option::is_none).ok_or(NDIS_STATUS_RESOURCES)?;
+    let device = match control.adapters.iter().next() {
+        Some(other) => other.device.beside(host),
+        None => ControlDevice::new(host),
+    };
+    let device = device.and_then(Arc::try_new).map_err(|_| NDIS_STATUS_RESOURCES)?;
+    let adapter = Arc::try_new(Adapter { device, place }).map_err(|_| NDIS_STATUS_RESOURCES)?;
+    control.adapters.insert(adapter.clone()).map_err(|_| NDIS_STATUS_RESOURCES)?;
+    let registered = register(place, security, passive).inspect_err(|_| {
+        control.adapters.remove(&adapter);
+        control.adapters.shrink();
+    })?;
+    if let Some(free) = control.registered.get_mut(place) {
+        *free = Some(registered);
     }
-    Ok(Registration(device))
+    Ok(Registration(adapter))
 }
 
 /// Closes all objects that files have opened on an adapter. The files stay open, but their requests that name a handle, or would create
 /// one, fail.
-pub(crate) fn close_files(Registration(device): &Registration, passive: &Passive<'_>) {
+pub(crate) fn close_files(Registration(adapter): &Registration, passive: &Passive<'_>) {
     #[cfg(feature = "test-consumer")]
-    device.host().stop_consumer(passive);
-    clean_up_files(|open| Arc::ptr_eq(&open.device, device), passive);
+    adapter.device.host().stop_consumer(passive);
+    clean_up_files(|open| Arc::ptr_eq(&open.device, &adapter.device), passive);
 }
 
-/// Removes an adapter, and closes the objects of its files. If no adapter is left, deletes the device.
+/// Removes an adapter, closes the objects of its files, and deletes its device.
 pub(crate) fn remove(registration: Registration, passive: &Passive<'_>) {
+    let Registration(adapter) = &registration;
     let mut control = CONTROL.lock();
-    control.adapters.remove(&registration.0);
+    control.adapters.remove(adapter);
     control.adapters.shrink();
     drop(control);
     #[cfg(feature = "test-consumer")]
-    registration.0.host().close_consumer(passive);
+    adapter.device.host().close_consumer(passive);
     close_files(&registration, passive);
     let mut control = CONTROL.lock();
-    if control.adapters.iter().next().is_none()
-        && let Some(Registered { handle: Handle(handle), .. }) = control.device.take()
-    {
+    let registered = control.registered.get_mut(adapter.place).and_then(Option::take);
+    if let Some(Registered { handle: Handle(handle), .. }) = registered {
         // SAFETY: registered by `register`, deregistered once. Open file objects keep the device object.
         unsafe { ndis::NdisDeregisterDeviceEx(handle) };
     }
@@ -197,10 +223,10 @@ pub(crate) fn current_process() -> usize {
     unsafe { PsGetCurrentProcessId() }.addr()
 }
 
-/// Creates the device.
-fn register(security: &[u16], _passive: &Passive<'_>) -> Result<Registered, NDIS_STATUS> {
-    let mut name = unicode_string(wide!(r"\Device\SoftNdk"));
-    let mut link = unicode_string(wide!(r"\DosDevices\SoftNdk"));
+/// Creates the device whose names are at `place`.
+fn register(place: usize, security: &[u16], _passive: &Passive<'_>) -> Result<Registered, NDIS_STATUS> {
+    let &(name, link) = NAMES.get(place).ok_or(NDIS_STATUS_RESOURCES)?;
+    let (mut name, mut link) = (unicode_string(name), unicode_string(link));
     let security = unicode_string(security);
     let mut routines: [_; IRP_MJ_MAXIMUM_FUNCTION as usize + 1] = array::from_fn(dispatch_routine);
     let mut attributes = NDIS_DEVICE_OBJECT_ATTRIBUTES {
@@ -229,27 +255,27 @@ fn register(security: &[u16], _passive: &Passive<'_>) -> Result<Registered, NDIS
     Ok(Registered { object: device.cast(), handle: Handle(handle) })
 }
 
-/// A planted fault, which a checker has to find: the device's security descriptor no longer holds for names below the device.
+/// A planted fault, which a checker has to find: the devices' security descriptors no longer hold for names below the devices.
 #[cfg(feature = "planted-faults")]
 pub(crate) fn open_names() {
-    if let Some(Registered { object, .. }) = &CONTROL.lock().device {
+    for Registered { object, .. } in CONTROL.lock().registered.iter().flatten() {
         // SAFETY: the device object is deregistered under the mutex, which is held here.
         unsafe { (*object.cast::<wdk_sys::DEVICE_OBJECT>()).Characteristics &= !SECURE_OPEN };
     }
 }
 
 /// IRP_MJ_CREATE.
-unsafe extern "system" fn create(_device: *mut c_void, irp: *mut c_void) -> NTSTATUS {
+unsafe extern "system" fn create(device: *mut c_void, irp: *mut c_void) -> NTSTATUS {
     // SAFETY: the I/O manager hands the IRP over.
     let irp = unsafe { Irp::from_raw(irp) };
-    let status = match open(&irp) {
+    let status = match open(device, &irp) {
         Ok(()) => STATUS_SUCCESS,
         Err(status) => status,
     };
     irp.complete(status, 0)
 }
 
-fn open(irp: &Irp) -> Result<(), NTSTATUS> {
+fn open(object: *mut c_void, irp: &Irp) -> Result<(), NTSTATUS> {
     let file_object = irp.file_object();
     // SAFETY: the file object of an IRP in progress.
     let name_length = unsafe { (*file_object).FileName.Length };
@@ -260,7 +286,9 @@ fn open(irp: &Irp) -> Result<(), NTSTATUS> {
         return Err(STATUS_NOT_SUPPORTED);
     }
     let mut control = CONTROL.lock();
-    let device = control.adapters.iter().next().cloned().ok_or(STATUS_DEVICE_REMOVED)?;
+    let place = control.place_of(object).ok_or(STATUS_DEVICE_REMOVED)?;
+    let adapter = control.adapters.iter().find(|adapter| adapter.place == place).ok_or(STATUS_DEVICE_REMOVED)?;
+    let device = adapter.device.clone();
     let process = current_process();
     let file = device.open(process as u64)?;
     let open = Arc::try_new(OpenFile { process, device, file }).map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
@@ -317,7 +345,7 @@ pub(crate) fn file_of_handle<R>(
     let file_object = file_object.cast::<FILE_OBJECT>();
     // SAFETY: a file object, referenced.
     let device = unsafe { (*file_object).DeviceObject };
-    let is_ours = CONTROL.lock().device.as_ref().is_some_and(|ours| ours.object == device.cast());
+    let is_ours = CONTROL.lock().place_of(device.cast()).is_some();
     // SAFETY: the file object is of this device, and referenced, so its IRP_MJ_CLOSE has not begun.
     let open = if is_ours { unsafe { open_file(file_object) } } else { None };
     // SAFETY: referenced above.

@@ -7,7 +7,7 @@ use std::{
     sync::OnceLock,
 };
 
-use ndk_abi::{softndk_ioctl::SOFTNDK_DEVICE_PATH, status::NTSTATUS};
+use ndk_abi::status::NTSTATUS;
 use windows_sys::{
     Wdk::{
         Foundation::OBJECT_ATTRIBUTES,
@@ -45,8 +45,8 @@ fn control_call() -> ControlCall {
     *CALL.get_or_init(|| if wine_version().is_some() { NtFsControlFile } else { NtDeviceIoControlFile })
 }
 
-fn open(options: u32) -> Result<OwnedHandle, NTSTATUS> {
-    let native = SOFTNDK_DEVICE_PATH.replacen(r"\\.\", r"\??\", 1);
+fn open(path: &str, options: u32) -> Result<OwnedHandle, NTSTATUS> {
+    let native = path.replacen(r"\\.\", r"\??\", 1);
     let mut path: Vec<u16> = native.encode_utf16().collect();
     let bytes = (path.len() * size_of::<u16>()) as u16;
     let name = UNICODE_STRING { Length: bytes, MaximumLength: bytes, Buffer: path.as_mut_ptr() };
@@ -69,12 +69,13 @@ fn open(options: u32) -> Result<OwnedHandle, NTSTATUS> {
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
-/// Opens an overlapped file of the device, for requests that pend. The file has no provider context yet.
+/// Opens an overlapped file of the device at `path`, one of [`ndk_abi::softndk_ioctl::SOFTNDK_DEVICE_PATHS`], for requests that pend. The file
+/// has no provider context yet.
 ///
 /// # Errors
-/// STATUS_OBJECT_NAME_NOT_FOUND: the driver is not loaded; STATUS_ACCESS_DENIED: this user may not open the device.
-pub fn open_overlapped() -> Result<OwnedHandle, NTSTATUS> {
-    open(0)
+/// STATUS_OBJECT_NAME_NOT_FOUND: no adapter has the path; STATUS_ACCESS_DENIED: this user may not open the device.
+pub fn open_overlapped(path: &str) -> Result<OwnedHandle, NTSTATUS> {
+    open(path, 0)
 }
 
 /// Sends a request. `event` and `context` may be null.
@@ -113,12 +114,12 @@ pub unsafe fn send(
 pub struct SynchronousFile(OwnedHandle);
 
 impl SynchronousFile {
-    /// Opens the device. The file has no provider context yet.
+    /// Opens the device at `path`. The file has no provider context yet.
     ///
     /// # Errors
     /// As [`open_overlapped`].
-    pub fn open() -> Result<Self, NTSTATUS> {
-        open(FILE_SYNCHRONOUS_IO_NONALERT).map(Self)
+    pub fn open(path: &str) -> Result<Self, NTSTATUS> {
+        open(path, FILE_SYNCHRONOUS_IO_NONALERT).map(Self)
     }
 
     /// Sends a request, waits for its end, and returns the number of output bytes.

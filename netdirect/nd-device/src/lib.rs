@@ -1,4 +1,4 @@
-//! The control device of softndk.sys, as programs open it and send requests: by native calls, which return each
+//! The control devices of softndk.sys, as programs open them and send requests: by native calls, which return each
 //! NTSTATUS of the driver unchanged.
 #![cfg(windows)]
 #![expect(unsafe_code, reason = "calls into ntdll and kernel32")]

@@ -80,7 +80,7 @@ extern "system" fn DllCanUnloadNow() -> HRESULT {
     HRESULT(if hold::is_held() { S_FALSE } else { 0 })
 }
 
-/// Returns counts of the device's live objects, including the file that this call opens; for tests. E_POINTER: `found`
+/// Returns counts of the first adapter's live objects, including the file that this call opens; for tests. E_POINTER: `found`
 /// is null, or `length` is too small.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn SoftndDiagnostics(found: *mut SOFTNDK_DIAGNOSTICS, length: u32) -> HRESULT {

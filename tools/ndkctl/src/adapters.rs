@@ -9,7 +9,7 @@ use ndk_abi::{
         NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED, NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED,
         NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED, NDK_RDMA_TECHNOLOGY,
     },
-    softndk_ioctl::{SOFTNDK_ADAPTER, SOFTNDK_ADAPTER_ENABLED},
+    softndk_ioctl::{SOFTNDK_ADAPTER, SOFTNDK_ADAPTER_ENABLED, SOFTNDK_DEVICE_PATHS},
 };
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ const FLAGS: [(u32, &str); 7] = [
     (NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, "LOOPBACK_CONNECTIONS"),
 ];
 
-/// The adapters of the driver: the device serves the adapter that started first.
+/// The adapters of the driver.
 #[derive(Debug, Serialize)]
 pub(crate) struct Adapters {
     pub(crate) adapters: Vec<Adapter>,
@@ -36,6 +36,8 @@ pub(crate) struct Adapters {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Adapter {
+    /// The path of its control device.
+    pub(crate) device: &'static str,
     /// NET_LUID of the network interface.
     pub(crate) net_luid: String,
     pub(crate) rdma_enabled: bool,
@@ -49,10 +51,11 @@ pub(crate) struct Adapter {
 }
 
 impl Adapter {
-    pub(crate) fn read(driver: &dyn Driver) -> anyhow::Result<Self> {
+    pub(crate) fn read(device: &'static str, driver: &dyn Driver) -> anyhow::Result<Self> {
         let found = driver::adapter(driver)?;
         let addresses = driver::addresses(driver)?;
         Ok(Self {
+            device,
             net_luid: format!("{:#018x}", found.AdapterId),
             rdma_enabled: found.State & SOFTNDK_ADAPTER_ENABLED != 0,
             technology: technology(found.RdmaTechnology),
@@ -83,8 +86,19 @@ fn limits(found: &SOFTNDK_ADAPTER) -> serde_json::Map<String, serde_json::Value>
 }
 
 impl Adapters {
-    pub(crate) fn read(driver: &dyn Driver) -> anyhow::Result<Self> {
-        Ok(Self { adapters: vec![Adapter::read(driver)?] })
+    /// Reads each adapter whose device `opened` opens: at least one.
+    pub(crate) fn read(opened: impl Fn(&'static str) -> anyhow::Result<Box<dyn Driver>>) -> anyhow::Result<Self> {
+        let (mut adapters, mut first_error) = (Vec::new(), None);
+        for path in SOFTNDK_DEVICE_PATHS {
+            match opened(path) {
+                Ok(driver) => adapters.push(Adapter::read(path, &*driver)?),
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        match first_error {
+            Some(error) if adapters.is_empty() => Err(error),
+            _ => Ok(Self { adapters }),
+        }
     }
 }
 
@@ -99,8 +113,8 @@ pub(crate) fn joined<T: ToString>(things: &[T]) -> String {
 impl fmt::Display for Adapters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for adapter in &self.adapters {
-            let Adapter { net_luid, rdma_enabled, technology, ndk_version, addresses, flags, limits } = adapter;
-            writeln!(f, "adapter    NET_LUID {net_luid}")?;
+            let Adapter { device, net_luid, rdma_enabled, technology, ndk_version, addresses, flags, limits } = adapter;
+            writeln!(f, "adapter    {device}, NET_LUID {net_luid}")?;
             writeln!(f, "RDMA       {}, {technology}, NDKPI {ndk_version}", if *rdma_enabled { "on" } else { "off" })?;
             writeln!(f, "addresses  {}", joined(addresses))?;
             writeln!(f, "flags      {}\n", joined(flags))?;

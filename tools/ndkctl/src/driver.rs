@@ -6,8 +6,8 @@ use ndk_abi::{
     softndk_ioctl::{
         IOCTL_SOFTNDK_ADAPTER, IOCTL_SOFTNDK_ADDRESSES, IOCTL_SOFTNDK_CABLE, IOCTL_SOFTNDK_COUNTERS,
         IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_ENDPOINTS, SOFTNDK_ADAPTER, SOFTNDK_CABLE, SOFTNDK_CABLE_LENGTH,
-        SOFTNDK_CABLE_PEER, SOFTNDK_COUNTER, SOFTNDK_DEVICE_PATH, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY,
-        SOFTNDK_ENDPOINT, SOFTNDK_FDB_ENTRY, SOFTNDK_IOCTL_VERSION, SOFTNDK_LIST, SOFTNDK_LIST_END, SOFTNDK_LIST_QUERY,
+        SOFTNDK_CABLE_PEER, SOFTNDK_COUNTER, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_ENDPOINT,
+        SOFTNDK_FDB_ENTRY, SOFTNDK_IOCTL_VERSION, SOFTNDK_LIST, SOFTNDK_LIST_END, SOFTNDK_LIST_QUERY,
     },
     status::{
         NTSTATUS, STATUS_ACCESS_DENIED, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE,
@@ -35,15 +35,15 @@ impl Driver for nd_device::SynchronousFile {
 }
 
 /// The message for a failed open, with a hint.
-pub(crate) fn why_not(status: NTSTATUS) -> String {
+pub(crate) fn why_not(path: &str, status: NTSTATUS) -> String {
     let hint = match status {
-        STATUS_OBJECT_NAME_NOT_FOUND => "; no SoftNDK adapter is installed and started",
+        STATUS_OBJECT_NAME_NOT_FOUND => "; no SoftNDK adapter with this path is installed and started",
         STATUS_ACCESS_DENIED => NOT_ADMITTED,
         STATUS_DEVICE_REMOVED | STATUS_INVALID_HANDLE => "; its adapter has just gone",
         STATUS_NO_SUCH_DEVICE if !cfg!(windows) => "; this program needs Windows",
         _ => "",
     };
-    format!("cannot open {SOFTNDK_DEVICE_PATH}: {status}{hint}")
+    format!("cannot open {path}: {status}{hint}")
 }
 
 /// The error for a failed request, with a hint.

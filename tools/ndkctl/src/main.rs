@@ -20,6 +20,7 @@ use std::{num::NonZeroU64, process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
 use driver::Driver;
+use ndk_abi::softndk_ioctl::SOFTNDK_DEVICE_PATHS;
 use serde::Serialize;
 
 /// Shows the state of the SoftNDK driver.
@@ -38,7 +39,13 @@ struct CommandLine {
     /// Print JSON: with --watch one object in a line for each interval, with `trace` for each event.
     #[arg(long, global = true)]
     json: bool,
+    /// Which adapter, if there are several: 1 is \\.\SoftNdk, 2 is \\.\SoftNdk2. An adapter that starts gets the first number that is free. `adapters`
+    /// and `trace` show all.
+    #[arg(long, global = true, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=LAST_ADAPTER))]
+    adapter: u8,
 }
+
+const LAST_ADAPTER: i64 = SOFTNDK_DEVICE_PATHS.len() as i64;
 
 #[derive(Subcommand)]
 enum Command {
@@ -60,7 +67,7 @@ enum Command {
         #[arg(long, requires = "watch")]
         count: Option<u64>,
     },
-    /// The adapter: its addresses, and its limits by their names in NDK_ADAPTER_INFO.
+    /// All adapters: the path of each one's device, its addresses, and its limits by their names in NDK_ADAPTER_INFO.
     Adapters,
     /// The cable, which joins the adapter to other machines: its link, its peers, the MAC addresses behind them, its frames, what was dropped and
     /// why, and the last error.
@@ -96,28 +103,28 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let CommandLine { command, json } = CommandLine::parse();
-    execute(&command, json).unwrap_or_else(|error| {
+    let CommandLine { command, json, adapter } = CommandLine::parse();
+    execute(&command, json, SOFTNDK_DEVICE_PATHS[usize::from(adapter) - 1]).unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
         ExitCode::from(2)
     })
 }
 
-fn execute(command: &Command, json: bool) -> anyhow::Result<ExitCode> {
+fn execute(command: &Command, json: bool, path: &'static str) -> anyhow::Result<ExitCode> {
     match command {
         Command::Status => {
-            let found = status::Status::read(open())?;
+            let found = status::Status::read(path, open(path))?;
             print(&found, json)?;
             return Ok(if found.is_there() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        Command::Objects => print(&objects::Objects::read(&*opened()?)?, json)?,
-        Command::Connections => print(&connections::Endpoints::read(&*opened()?)?, json)?,
-        Command::Stats { watch: None, .. } => print(&stats::Totals::read(&*opened()?)?, json)?,
-        Command::Stats { watch: Some(seconds), count } => stats::watch(opened, *seconds, *count, json)?,
-        Command::Adapters => print(&adapters::Adapters::read(&*opened()?)?, json)?,
-        Command::Cable => print(&cable::Found::read(&*opened()?)?, json)?,
-        Command::Enable => print(&switch::switch_here(true)?, json)?,
-        Command::Disable => print(&switch::switch_here(false)?, json)?,
+        Command::Objects => print(&objects::Objects::read(&*opened(path)?)?, json)?,
+        Command::Connections => print(&connections::Endpoints::read(&*opened(path)?)?, json)?,
+        Command::Stats { watch: None, .. } => print(&stats::Totals::read(&*opened(path)?)?, json)?,
+        Command::Stats { watch: Some(seconds), count } => stats::watch(|| opened(path), *seconds, *count, json)?,
+        Command::Adapters => print(&adapters::Adapters::read(opened)?, json)?,
+        Command::Cable => print(&cable::Found::read(&*opened(path)?)?, json)?,
+        Command::Enable => print(&switch::switch_here(path, true)?, json)?,
+        Command::Disable => print(&switch::switch_here(path, false)?, json)?,
         Command::Trace { level, seconds } => {
             trace::trace(*level, seconds.map(|seconds| Duration::from_secs(seconds.get())), json)?;
         }
@@ -134,19 +141,19 @@ fn print(found: &(impl Serialize + std::fmt::Display), json: bool) -> anyhow::Re
     Ok(())
 }
 
-/// Opens the device.
+/// Opens an adapter's device.
 #[cfg(windows)]
-fn open() -> Result<Box<dyn Driver>, ndk_abi::status::NTSTATUS> {
-    Ok(Box::new(nd_device::SynchronousFile::open()?))
+fn open(path: &str) -> Result<Box<dyn Driver>, ndk_abi::status::NTSTATUS> {
+    Ok(Box::new(nd_device::SynchronousFile::open(path)?))
 }
 
 /// There is no device on this system.
 #[cfg(not(windows))]
-fn open() -> Result<Box<dyn Driver>, ndk_abi::status::NTSTATUS> {
+fn open(_path: &str) -> Result<Box<dyn Driver>, ndk_abi::status::NTSTATUS> {
     Err(ndk_abi::status::STATUS_NO_SUCH_DEVICE)
 }
 
 /// The open device, or an error that says what to do.
-fn opened() -> anyhow::Result<Box<dyn Driver>> {
-    open().map_err(|status| anyhow::anyhow!("{}", driver::why_not(status)))
+fn opened(path: &str) -> anyhow::Result<Box<dyn Driver>> {
+    open(path).map_err(|status| anyhow::anyhow!("{}", driver::why_not(path, status)))
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::IpAddr};
 
-use ndk_abi::{softndk_ioctl::SOFTNDK_DEVICE_PATH, status::NTSTATUS};
+use ndk_abi::status::NTSTATUS;
 use serde::Serialize;
 
 use crate::{
@@ -49,12 +49,12 @@ pub(crate) struct Found {
 }
 
 impl Status {
-    pub(crate) fn read(opened: Result<Box<dyn Driver>, NTSTATUS>) -> anyhow::Result<Self> {
+    pub(crate) fn read(device: &'static str, opened: Result<Box<dyn Driver>, NTSTATUS>) -> anyhow::Result<Self> {
         let (error, found) = match opened {
-            Ok(driver) => (None, Some(Found::read(&*driver)?)),
-            Err(status) => (Some(driver::why_not(status)), None),
+            Ok(driver) => (None, Some(Found::read(device, &*driver)?)),
+            Err(status) => (Some(driver::why_not(device, status)), None),
         };
-        Ok(Self { device: SOFTNDK_DEVICE_PATH, error, found })
+        Ok(Self { device, error, found })
     }
 
     /// Whether the device could be opened.
@@ -64,8 +64,8 @@ impl Status {
 }
 
 impl Found {
-    pub(crate) fn read(driver: &dyn Driver) -> anyhow::Result<Self> {
-        let (alive, adapter) = (driver::diagnostics(driver)?, Adapter::read(driver)?);
+    pub(crate) fn read(device: &'static str, driver: &dyn Driver) -> anyhow::Result<Self> {
+        let (alive, adapter) = (driver::diagnostics(driver)?, Adapter::read(device, driver)?);
         Ok(Self {
             driver_version: alive.DriverVersion.map(|part| part.to_string()).join("."),
             rdma_enabled: adapter.rdma_enabled,

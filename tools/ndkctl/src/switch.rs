@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use ndk_abi::{softndk_ioctl::SOFTNDK_ADAPTER_ENABLED, status::NTSTATUS};
+use ndk_abi::softndk_ioctl::SOFTNDK_ADAPTER_ENABLED;
 use serde::Serialize;
 
 use crate::driver::{self, Driver};
@@ -47,13 +47,13 @@ pub(crate) fn commands(luid: u64, on: bool) -> String {
 /// Unless RDMA is in the wanted state already, calls `perform` with the [`commands`] that turn RDMA on or off, and waits until the driver reports the
 /// new state. During the wait the device may disappear and come back.
 pub(crate) fn switch(
-    open: impl Fn() -> Result<Box<dyn Driver>, NTSTATUS>,
+    opened: impl Fn() -> anyhow::Result<Box<dyn Driver>>,
     perform: impl FnOnce(&str) -> anyhow::Result<()>,
     on: bool,
     patience: Duration,
 ) -> anyhow::Result<Switched> {
     let look = || {
-        let adapter = driver::adapter(&*open().map_err(|status| anyhow::anyhow!("{}", driver::why_not(status)))?)?;
+        let adapter = driver::adapter(&*opened()?)?;
         Ok::<_, anyhow::Error>((adapter.AdapterId, adapter.State & SOFTNDK_ADAPTER_ENABLED != 0))
     };
     let (luid, is_on) = look()?;
@@ -79,9 +79,9 @@ pub(crate) fn switch(
     }
 }
 
-/// [`switch`] with this computer's device and PowerShell.
-pub(crate) fn switch_here(on: bool) -> anyhow::Result<Switched> {
-    switch(crate::open, run, on, PATIENCE)
+/// [`switch`] with the device at `path`, and this computer's PowerShell.
+pub(crate) fn switch_here(path: &str, on: bool) -> anyhow::Result<Switched> {
+    switch(|| crate::opened(path), run, on, PATIENCE)
 }
 
 /// Runs commands in the PowerShell that comes with Windows. PowerShell is started by its full path, so that an administrator runs no program from the

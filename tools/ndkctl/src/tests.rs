@@ -11,7 +11,7 @@ use ndk_abi::{
     sockaddr::SOCKADDR_INET,
     softndk_ioctl::{
         SOFTNDK_CABLE, SOFTNDK_CABLE_ERROR_SEND, SOFTNDK_CABLE_PEER, SOFTNDK_CABLE_PRESENT, SOFTNDK_CABLE_UP,
-        SOFTNDK_FDB_ENTRY,
+        SOFTNDK_DEVICE_PATHS, SOFTNDK_FDB_ENTRY,
     },
     status::{
         NTSTATUS, STATUS_ACCESS_DENIED, STATUS_BUFFER_OVERFLOW, STATUS_HOST_UNREACHABLE, STATUS_INVALID_DEVICE_REQUEST,
@@ -26,6 +26,7 @@ use crate::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
+const DEVICE: &str = SOFTNDK_DEVICE_PATHS[0];
 
 /// A file of the simulated driver.
 struct Simulation(Box<dyn File>);
@@ -118,14 +119,20 @@ fn statistics_are_what_was_moved() {
 #[test]
 fn adapter_and_status_say_what_there_is() {
     with_traffic(|_, open| {
-        let adapters = Adapters::read(&open()).unwrap();
+        let opened = |path| {
+            anyhow::ensure!(path == DEVICE, "no adapter has {path}");
+            Ok(Box::new(open()) as Box<dyn Driver>)
+        };
+        let adapters = Adapters::read(opened).unwrap();
+        assert!(Adapters::read(|path| anyhow::bail!("{path}")).unwrap_err().to_string().ends_with("SoftNdk"));
         let text = adapters.to_string();
         assert!(text.contains("addresses  192.0.2.1, 2001:db8::1\n"), "{text}");
         assert!(text.contains("RDMA       on, iWarp, NDKPI 2.1\n"), "{text}");
         assert!(says(&text, "MaxTransferLength 1073741824"), "{text}");
         let json = serde_json::to_value(&adapters).unwrap();
         assert_eq!(json["adapters"][0]["limits"]["MaxCqDepth"], 65_536);
-        let status = Status::read(Ok(Box::new(open()))).unwrap();
+        assert_eq!((&json["adapters"][0]["device"], &json["adapters"][1]), (&DEVICE.into(), &serde_json::Value::Null));
+        let status = Status::read(DEVICE, Ok(Box::new(open()))).unwrap();
         assert!(status.is_there());
         let json = serde_json::to_value(&status).unwrap();
         assert_eq!((&json["rdma_enabled"], &json["active_connections"]), (&true.into(), &2.into()));
@@ -242,7 +249,7 @@ fn errors_have_the_name_of_the_status_and_what_helps() {
     for (status, hint) in
         [(STATUS_OBJECT_NAME_NOT_FOUND, "installed and started"), (STATUS_ACCESS_DENIED, "administrators")]
     {
-        let found = Status::read(Err(status)).unwrap();
+        let found = Status::read(DEVICE, Err(status)).unwrap();
         assert!(!found.is_there());
         let text = found.to_string();
         assert!(text.contains(&status.to_string()) && text.contains(hint), "{text}");
@@ -289,7 +296,7 @@ fn rdma_is_on_when_the_driver_says_so() {
         assert!(asked.borrow().contains("; Disable-NetAdapterRdma -Name $adapter.Name"), "{}", asked.borrow());
         let refuse = |_: &str| anyhow::bail!("access is denied");
         assert!(switch(open, refuse, false, PATIENCE).unwrap_err().to_string().contains("denied"));
-        let absent = || Err(STATUS_OBJECT_NAME_NOT_FOUND);
+        let absent = || anyhow::bail!("no adapter");
         assert!(switch(absent, |_| panic!("there is none"), true, PATIENCE).is_err());
     });
 }

@@ -10,7 +10,7 @@ use ndk_abi::{
         ND2_ADAPTER_INFO,
     },
     sockaddr::SOCKADDR_INET,
-    status::{NTSTATUS, STATUS_BUFFER_OVERFLOW},
+    status::{NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_DEVICE_REMOVED},
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -25,13 +25,29 @@ const HOSTED_DEVICE_ID: u16 = 2;
 
 /// The addresses of all adapters.
 pub(crate) fn provider_addresses() -> Result<Vec<SOCKADDR_INET>, NTSTATUS> {
-    addresses(&File::open()?, IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, 0)
+    let mut all = Vec::new();
+    for file in File::open_each()? {
+        all.extend(addresses(&file, IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, 0)?);
+    }
+    Ok(all)
 }
 
 /// The identifier of the adapter that owns a local address. STATUS_INVALID_ADDRESS: no adapter owns it.
 pub(crate) fn resolve(address: SOCKADDR_INET) -> Result<u64, NTSTATUS> {
     let input = ND_RESOLVE_ADDRESS { Version: ND_IOCTL_VERSION, Reserved: 0, Address: address };
-    File::open()?.query(IOCTL_ND_PROVIDER_RESOLVE_ADDRESS, input.as_bytes())
+    of_one_adapter(|file| file.query(IOCTL_ND_PROVIDER_RESOLVE_ADDRESS, input.as_bytes())).map(|(_, id)| id)
+}
+
+/// The first answer that is no error, with the file that `ask` had, or the last error.
+fn of_one_adapter<T>(ask: impl Fn(&File) -> Result<T, NTSTATUS>) -> Result<(File, T), NTSTATUS> {
+    let mut last = STATUS_DEVICE_REMOVED;
+    for file in File::open_each()? {
+        match ask(&file) {
+            Ok(answer) => return Ok((file, answer)),
+            Err(status) => last = status,
+        }
+    }
+    Err(last)
 }
 
 fn addresses(file: &File, code: u32, handle: u64) -> Result<Vec<SOCKADDR_INET>, NTSTATUS> {
@@ -62,7 +78,6 @@ pub(crate) struct Adapter {
 impl Adapter {
     /// STATUS_INVALID_PARAMETER: no adapter has this identifier.
     pub(crate) fn open(id: u64) -> Result<Arc<Self>, NTSTATUS> {
-        let file = Arc::new(File::open()?);
         let input = ND_OPEN_ADAPTER {
             Version: ND_IOCTL_VERSION,
             CeMappingCount: 0,
@@ -70,7 +85,9 @@ impl Adapter {
             Reserved: 0,
             AdapterId: id,
         };
-        let descriptor: ND_RESOURCE_DESCRIPTOR = file.query(IOCTL_ND_ADAPTER_OPEN, input.as_bytes())?;
+        let (file, descriptor) =
+            of_one_adapter(|file| file.query::<ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_ADAPTER_OPEN, input.as_bytes()))?;
+        let file = Arc::new(file);
         let adapter = Object::new(&file, descriptor.Handle, IOCTL_ND_ADAPTER_CLOSE);
         let pd = Object::create(&file, IOCTL_ND_PD_CREATE, adapter.handle(), IOCTL_ND_PD_FREE)?;
         let input =

@@ -15,7 +15,7 @@ use std::{
 use conformance::{Complaints, Completion, File, Pending, Transport};
 use nd_device::{open_overlapped, send, wine_version};
 use ndk_abi::{
-    softndk_ioctl::SOFTNDK_DEVICE_PATH,
+    softndk_ioctl::SOFTNDK_DEVICE_PATHS,
     status::{NTSTATUS, STATUS_PENDING},
 };
 use windows_sys::{
@@ -34,15 +34,21 @@ use crate::foreign;
 /// How long a cancelled request may take to end before its buffers are given up.
 const CANCEL_LIMIT: Duration = Duration::from_secs(10);
 
-/// The loaded driver.
+/// An adapter of the loaded driver.
 pub(crate) struct Device {
+    path: &'static str,
     wine: Option<String>,
     complaints: Complaints,
 }
 
 impl Device {
     pub(crate) fn new() -> Self {
-        Self { wine: wine_version(), complaints: Complaints::default() }
+        Self::at(SOFTNDK_DEVICE_PATHS[0])
+    }
+
+    /// The adapter whose device is at this path.
+    pub(crate) fn at(path: &'static str) -> Self {
+        Self { path, wine: wine_version(), complaints: Complaints::default() }
     }
 
     /// The file behind a handle that this process has inherited.
@@ -55,11 +61,11 @@ impl Device {
 impl Transport for Device {
     fn front_end(&self) -> String {
         let system = self.wine.as_ref().map_or_else(|| "Windows".to_owned(), |version| format!("Wine {version}"));
-        format!(r"softndk.sys through {SOFTNDK_DEVICE_PATH}, under {system}")
+        format!("softndk.sys through {}, under {system}", self.path)
     }
 
     fn open(&self) -> Result<Box<dyn File>, NTSTATUS> {
-        let handle = Arc::new(Handle(open_overlapped()?.into_raw_handle()));
+        let handle = Arc::new(Handle(open_overlapped(self.path)?.into_raw_handle()));
         Ok(Box::new(OpenFile { handle, is_wine: self.wine.is_some(), complaints: self.complaints.clone() }))
     }
 

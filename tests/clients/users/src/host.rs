@@ -64,10 +64,19 @@ pub struct TestHost {
 
 /// A device with the real provider behind it.
 pub fn start() -> Device<TestHost> {
+    Device::new(host()).unwrap_or_else(|_| panic!("out of memory"))
+}
+
+/// The device of another adapter.
+pub fn start_beside(device: &Device<TestHost>) -> Device<TestHost> {
+    device.beside(host()).unwrap_or_else(|_| panic!("out of memory"))
+}
+
+fn host() -> TestHost {
     let provider = Provider::new(&ADDRESSES).unwrap();
     // A simulated clock moves on whenever nothing else happens.
     provider.set_send_timeout(0);
-    let host = TestHost {
+    TestHost {
         provider,
         pages: Mutex::default(),
         read_only: Mutex::default(),
@@ -75,8 +84,7 @@ pub fn start() -> Device<TestHost> {
         quota: Mutex::new(PoolQuota::UNLIMITED),
         files: Handles::default(),
         cable: Mutex::default(),
-    };
-    Device::new(host).unwrap_or_else(|_| panic!("out of memory"))
+    }
 }
 
 impl TestHost {

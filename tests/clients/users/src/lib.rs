@@ -9,6 +9,6 @@ pub mod rings;
 pub mod user;
 pub mod world;
 
-pub use host::start;
+pub use host::{start, start_beside};
 pub use user::User;
 pub use world::World;

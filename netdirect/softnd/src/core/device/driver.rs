@@ -6,7 +6,7 @@ use std::{os::windows::io::IntoRawHandle as _, ptr};
 use nd_device::{SynchronousFile, open_overlapped, send};
 use ndk_abi::{
     nd_ioctl::IOCTL_ND_PROVIDER_INIT,
-    softndk_ioctl::{IOCTL_SOFTNDK_ATTACH, IOCTL_SOFTNDK_FILE_ID, SOFTNDK_FILE_ID},
+    softndk_ioctl::{IOCTL_SOFTNDK_ATTACH, IOCTL_SOFTNDK_FILE_ID, SOFTNDK_DEVICE_PATHS, SOFTNDK_FILE_ID},
     status::{
         NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_HANDLE,
         STATUS_INVALID_PARAMETER_2, STATUS_OBJECT_NAME_NOT_FOUND, STATUS_PENDING,
@@ -24,14 +24,28 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::handle;
 use crate::core::{handle::Handle, overlapped::Overlapped};
 
-/// Translates the error of opening the device.
+/// Translates the error of opening a device.
 fn not_opened(status: NTSTATUS) -> NTSTATUS {
-    // The driver is not loaded.
+    // No adapter has the path.
     if status == STATUS_OBJECT_NAME_NOT_FOUND { STATUS_DEVICE_REMOVED } else { status }
 }
 
-fn open() -> Result<SynchronousFile, NTSTATUS> {
-    SynchronousFile::open().map_err(not_opened)
+fn open(path: &str) -> Result<SynchronousFile, NTSTATUS> {
+    SynchronousFile::open(path).map_err(not_opened)
+}
+
+/// What `open` opens at the path of each adapter. The first error that is not STATUS_DEVICE_REMOVED, if it opens nothing, or
+/// STATUS_DEVICE_REMOVED: the driver is not loaded.
+fn open_each<T>(open: impl Fn(&'static str) -> Result<T, NTSTATUS>) -> Result<Vec<T>, NTSTATUS> {
+    let (mut opened, mut error) = (Vec::new(), STATUS_DEVICE_REMOVED);
+    for path in SOFTNDK_DEVICE_PATHS {
+        match open(path) {
+            Ok(file) => opened.push(file),
+            Err(status) if error == STATUS_DEVICE_REMOVED => error = status,
+            Err(_) => {}
+        }
+    }
+    if opened.is_empty() { Err(error) } else { Ok(opened) }
 }
 
 /// Sends a request on an overlapped file, waits for its end, and returns the number of output bytes. Warnings count as
@@ -55,32 +69,38 @@ fn control_overlapped(file: &Handle, code: u32, input: &[u8], output: &mut [u8])
     if status.is_success() { Ok(block.Information.min(output.len())) } else { Err(status) }
 }
 
-/// Tries to open the device. STATUS_DEVICE_REMOVED: the driver is not loaded.
+/// Tries to open the devices. STATUS_DEVICE_REMOVED: the driver is not loaded.
 pub(super) fn is_there() -> Result<(), NTSTATUS> {
-    open().map(|_| ())
+    open_each(open).map(|_| ())
 }
 
-/// Sends a request on a file without a provider context, waits for its end, and returns the number of output bytes.
+/// Sends a request on a file of the first adapter, without a provider context, waits for its end, and returns the number of output bytes.
 pub(super) fn control_bare(code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
-    open()?.control(code, input, output)
+    let files = open_each(open)?;
+    files.first().ok_or(STATUS_DEVICE_REMOVED)?.control(code, input, output)
 }
 
 /// An open file of softndk.sys, for requests that the caller waits for.
 #[derive(Debug)]
 pub(crate) struct File {
     file: SynchronousFile,
+    path: &'static str,
     /// The identifier of the file's provider context.
     context: u64,
 }
 
 impl File {
-    /// Opens the device, with a provider context of its own. STATUS_DEVICE_REMOVED: the driver is not loaded.
-    pub(super) fn open() -> Result<Self, NTSTATUS> {
-        let file = open()?;
+    /// Opens the device of each adapter, with a provider context of its own. STATUS_DEVICE_REMOVED: the driver is not loaded.
+    pub(super) fn open_each() -> Result<Vec<Self>, NTSTATUS> {
+        open_each(Self::open)
+    }
+
+    fn open(path: &'static str) -> Result<Self, NTSTATUS> {
+        let file = open(path)?;
         file.control(IOCTL_ND_PROVIDER_INIT, handle(0).as_bytes(), &mut [])?;
         let mut id = SOFTNDK_FILE_ID::new_zeroed();
         file.control(IOCTL_SOFTNDK_FILE_ID, handle(0).as_bytes(), id.as_mut_bytes())?;
-        Ok(Self { file, context: id.Id })
+        Ok(Self { file, path, context: id.Id })
     }
 
     /// Sends a request, waits for its end, and returns the number of output bytes.
@@ -90,7 +110,7 @@ impl File {
 
     /// A new overlapped file of this file's provider context.
     pub(super) fn open_overlapped(&self) -> Result<Handle, NTSTATUS> {
-        let file = open_overlapped().map_err(not_opened)?;
+        let file = open_overlapped(self.path).map_err(not_opened)?;
         // SAFETY: new.
         let file = unsafe { Handle::own(file.into_raw_handle()) }.ok_or(STATUS_INVALID_HANDLE)?;
         control_overlapped(&file, IOCTL_SOFTNDK_ATTACH, handle(self.context).as_bytes(), &mut [])?;

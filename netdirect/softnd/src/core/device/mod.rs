@@ -1,4 +1,4 @@
-//! The control device that the DLL uses: softndk.sys (`driver.rs`), or, if the driver is not loaded, a device in the
+//! The control devices that the DLL uses: those of softndk.sys (`driver.rs`), one for each adapter, or, if the driver is not loaded, a device in the
 //! program's process (`process`). `mode.rs` chooses.
 #![expect(unsafe_code, reason = "requests with an output that is written later, and a call into kernel32")]
 
@@ -29,12 +29,12 @@ pub(crate) enum File {
 }
 
 impl File {
-    /// Opens the device, with a provider context of its own. Errors: those of [`Mode::chosen`]; STATUS_DEVICE_REMOVED:
-    /// the device is not there.
-    pub(crate) fn open() -> Result<Self, NTSTATUS> {
+    /// Opens the device of each adapter, at least one, with a provider context of its own. Errors: those of [`Mode::chosen`];
+    /// STATUS_DEVICE_REMOVED: no device is there.
+    pub(crate) fn open_each() -> Result<Vec<Self>, NTSTATUS> {
         match Mode::chosen(driver::is_there)? {
-            Mode::Driver => driver::File::open().map(Self::Driver),
-            Mode::Hosted => process::File::open().map(Self::Hosted),
+            Mode::Driver => Ok(driver::File::open_each()?.into_iter().map(Self::Driver).collect()),
+            Mode::Hosted => process::File::open().map(|file| vec![Self::Hosted(file)]),
         }
     }
 
@@ -83,7 +83,7 @@ impl File {
     }
 }
 
-/// Returns counts of the device's live objects, including the file that this call opens.
+/// Returns counts of the first adapter's live objects, including the file that this call opens.
 pub(crate) fn diagnostics() -> Result<SOFTNDK_DIAGNOSTICS, NTSTATUS> {
     let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
     let mut found = SOFTNDK_DIAGNOSTICS::new_zeroed();

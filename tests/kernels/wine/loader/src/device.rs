@@ -1,4 +1,4 @@
-//! The driver's control device.
+//! The driver's control devices.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Result};
@@ -7,7 +7,7 @@ use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
 use ndk_abi::softndk_ioctl::{
-    IOCTL_SOFTNDK_TEST_PLANT, SOFTNDK_DEVICE_PATH, SOFTNDK_IOCTL_VERSION, SOFTNDK_TEST_PLANT,
+    IOCTL_SOFTNDK_TEST_PLANT, SOFTNDK_DEVICE_PATHS, SOFTNDK_IOCTL_VERSION, SOFTNDK_TEST_PLANT,
 };
 use windows_sys::Win32::Foundation::ERROR_FILE_NOT_FOUND;
 use windows_sys::Win32::System::IO::DeviceIoControl;
@@ -28,8 +28,11 @@ pub fn wait() -> Result<()> {
     }
 }
 
+/// Opens the first device that is there: the stand-in's own codes are served by each.
 fn open() -> Result<File> {
-    OpenOptions::new().read(true).write(true).open(SOFTNDK_DEVICE_PATH)
+    let open = |path| OpenOptions::new().read(true).write(true).open(path);
+    let none = open(SOFTNDK_DEVICE_PATHS[0]);
+    SOFTNDK_DEVICE_PATHS[1..].iter().fold(none, |opened, path| opened.or_else(|error| open(path).map_err(|_| error)))
 }
 
 /// Asks a driver that was built to be caught to break a rule; one as it is shipped refuses.
