@@ -16,7 +16,7 @@ use crate::{
     front_end::Path,
     nd::{device, library},
     report::{Outcome, Report},
-    run::{progress, select},
+    run::{Selection, progress},
     target::Target,
 };
 
@@ -46,16 +46,16 @@ pub(crate) fn refuse(options: &Options, address: Option<IpAddr>, port: u16) -> a
     roles::refuse(&library()?, options.patience(), address, port, |address| println!("serving at {address}"))
 }
 
-/// Plays the cases that `wanted` names, or all, with a server.
+/// Plays the cases that are `wanted`, with a server.
 pub(crate) fn connect(
     options: &Options,
     target: Target,
-    wanted: &[String],
+    wanted: &Selection,
     carrier: Carrier,
     seconds: u64,
 ) -> anyhow::Result<Report> {
-    let named_only = if wanted.is_empty() { &[] } else { LIVES };
-    let cases = select(ROLE_CASES.iter().chain(named_only), |case: &RoleCase| case.name, wanted)?;
+    let named_only = if wanted.names_none() { &[] } else { LIVES };
+    let cases = wanted.of(ROLE_CASES.iter().chain(named_only), |case: &RoleCase| case.name)?;
     roles::choose_path(options.path.name());
     let progress = progress(cases.len())?;
     let watch = |what: &str| progress.set_message(what.to_owned());

@@ -40,6 +40,12 @@ use clap::{Args, Parser, Subcommand};
 #[cfg(windows)]
 use conformance::{Carrier, nd::Version};
 use front_end::{FrontEnd, Path};
+#[cfg(windows)]
+use ndk_abi::softndk_ioctl::SOFTNDK_DEVICE_PATHS;
+use run::Selection;
+
+#[cfg(windows)]
+const LAST_ADAPTER: i64 = SOFTNDK_DEVICE_PATHS.len() as i64;
 
 /// Drives the SoftNDK RDMA device by IOCTLs and checks what it does against the documentation.
 ///
@@ -132,6 +138,9 @@ enum Command {
         /// The address, of this system, and the port; 0: one that is free.
         #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
         at: SocketAddr,
+        /// Which adapter of this computer, as with ndkctl.
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=LAST_ADAPTER))]
+        adapter: u8,
     },
     /// Play cases with two roles with `serve` in another process, and print both ends' verdicts.
     #[cfg(windows)]
@@ -142,9 +151,8 @@ enum Command {
         /// Print JSON instead of the table.
         #[arg(long)]
         json: bool,
-        /// Cases to play, by name ("windows::access") or by the beginning of it ("windows"). All of them if none is given.
-        #[arg(value_name = "CASE")]
-        cases: Vec<String>,
+        #[command(flatten)]
+        selection: Selection,
         #[command(flatten)]
         options: client_server::Options,
         /// The server has a device of its own, on another computer or in its process: requests go by iWARP, where sends and writes are
@@ -213,9 +221,8 @@ struct Device {
 
 #[derive(Args)]
 struct RunOptions {
-    /// Cases to run, by name ("qp::one_byte") or by the beginning of it ("qp"). All of them if none is given.
-    #[arg(value_name = "CASE")]
-    cases: Vec<String>,
+    #[command(flatten)]
+    selection: Selection,
     #[command(flatten)]
     device: Device,
     /// Only this path of requests and completions, instead of both.
@@ -236,7 +243,7 @@ impl Default for RunOptions {
     fn default() -> Self {
         let device = Device { front_end: FrontEnd::Sim };
         Self {
-            cases: Vec::new(),
+            selection: Selection::default(),
             device,
             path: None,
             json: false,
@@ -265,16 +272,16 @@ fn execute() -> anyhow::Result<ExitCode> {
                     options.device.front_end == FrontEnd::Ioctl,
                     "only the cases of ioctl can be run beside an agent"
                 );
-                return remote_agent::run(remote, options.path, &options.cases, patience)?.print(options.json);
+                return remote_agent::run(remote, options.path, &options.selection, patience)?.print(options.json);
             }
             let report = match options.device.front_end {
                 FrontEnd::Sim | FrontEnd::Ioctl => {
-                    run::run(options.device.front_end, options.path, &options.cases, patience)?
+                    run::run(options.device.front_end, options.path, &options.selection, patience)?
                 }
                 #[cfg(windows)]
-                FrontEnd::Nd1 => nd::run(Version::V1, options.path, &options.cases, patience)?,
+                FrontEnd::Nd1 => nd::run(Version::V1, options.path, &options.selection, patience)?,
                 #[cfg(windows)]
-                FrontEnd::Nd2 => nd::run(Version::V2, options.path, &options.cases, patience)?,
+                FrontEnd::Nd2 => nd::run(Version::V2, options.path, &options.selection, patience)?,
                 #[cfg(not(windows))]
                 FrontEnd::Nd1 | FrontEnd::Nd2 => {
                     return options.device.front_end.transport().map(|_| ExitCode::SUCCESS);
@@ -289,11 +296,11 @@ fn execute() -> anyhow::Result<ExitCode> {
         #[cfg(windows)]
         Command::Refuse { options, address, port } => match client_server::refuse(&options, address, port)? {},
         #[cfg(windows)]
-        Command::Agent { at } => remote_agent::listen(at)?,
+        Command::Agent { at, adapter } => remote_agent::listen(at, SOFTNDK_DEVICE_PATHS[usize::from(adapter) - 1])?,
         #[cfg(windows)]
-        Command::Connect { target, json, cases, options, wire, seconds } => {
+        Command::Connect { target, json, selection, options, wire, seconds } => {
             let carrier = if wire { Carrier::Wire } else { Carrier::Device };
-            return client_server::connect(&options, target, &cases, carrier, seconds)?.print(json);
+            return client_server::connect(&options, target, &selection, carrier, seconds)?.print(json);
         }
         Command::Diagnostics { device, json } => diagnostics::print(&*device.front_end.transport()?, json)?,
         Command::Perf(options) => return perf::run(&options),

@@ -16,17 +16,17 @@ use crate::{
     front_end::{FrontEnd, Path},
     report::{Outcome, Report},
     returns::{self, Seen},
-    run::{progress, select, show},
+    run::{Selection, progress, show},
 };
 
-/// Runs the cases of a version that `wanted` names, or all; on `path`, or on both.
+/// Runs the cases of a version that are `wanted`; on `path`, or on both.
 pub(crate) fn run(
     version: Version,
     path: Option<Path>,
-    wanted: &[String],
+    wanted: &Selection,
     patience: Duration,
 ) -> anyhow::Result<Report> {
-    let cases = select(version.cases(), |case: &NdCase| case.name, wanted)?;
+    let cases = wanted.of(version.cases(), |case: &NdCase| case.name)?;
     let library = library()?;
     let paths = Path::chosen(path);
     let front_end = device(&library)?.front_end();
@@ -47,7 +47,7 @@ pub(crate) fn run(
     }
     progress.finish_and_clear();
     let paths: Vec<_> = paths.iter().map(|path| path.name()).collect();
-    let rows = returns::rows(version.documented(), &paths, &seen, wanted.is_empty());
+    let rows = returns::rows(version.documented(), &paths, &seen, wanted.is_all());
     Ok(Report::new(format!("softnd.dll on {front_end}"), outcomes).with_returns(rows))
 }
 

@@ -1,4 +1,4 @@
-//! The cases with each end on a computer of its own, for tests: one has the agent, whose device the other one's program has requests
+//! The cases with each end on a computer, or an adapter, of its own, for tests: one has the agent, whose device the other one's program has requests
 //! sent to.
 
 use std::{
@@ -17,7 +17,12 @@ use conformance::{
     play_on_two_devices,
 };
 
-use crate::{front_end::Path, ioctl::Device, report::Report, run};
+use crate::{
+    front_end::Path,
+    ioctl::Device,
+    report::Report,
+    run::{self, Selection},
+};
 
 /// Where the other computer is.
 #[derive(Args)]
@@ -32,17 +37,17 @@ pub(crate) struct RemoteAgent {
 }
 
 /// Does what a program asks for that runs cases beside this one, and says where, until that has ended.
-pub(crate) fn listen(at: SocketAddr) -> anyhow::Result<()> {
+pub(crate) fn listen(at: SocketAddr, path: &'static str) -> anyhow::Result<()> {
     let listener = TcpListener::bind(at)?;
     println!("serving at {}", listener.local_addr()?);
-    Ok(serve(listener, || Box::new(Device::new()))?)
+    Ok(serve(listener, move || Box::new(Device::at(path)))?)
 }
 
-/// Runs the cases that `wanted` names, or all, between this computer's device and the agent's.
+/// Runs the cases that are `wanted`, between this computer's device and the agent's.
 pub(crate) fn run(
     remote: &RemoteAgent,
     path: Option<Path>,
-    wanted: &[String],
+    wanted: &Selection,
     patience: Duration,
 ) -> anyhow::Result<Report> {
     shared::share(&remote.buffers).with_context(|| format!("cannot make {}", remote.buffers.display()))?;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use clap::Args;
 use conformance::{CASES, Case, client};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -11,25 +12,25 @@ use crate::{
     report::{Outcome, Report},
 };
 
-/// Runs the cases that `wanted` names, or all, each on a front end of its own; on `path`, or on both.
+/// Runs the cases that are `wanted`, each on a front end of its own; on `path`, or on both.
 pub(crate) fn run(
     front_end: FrontEnd,
     path: Option<Path>,
-    wanted: &[String],
+    wanted: &Selection,
     patience: Duration,
 ) -> anyhow::Result<Report> {
     let name = front_end.transport()?.front_end();
     each(name, path, wanted, |case, path| conformance::run(case, front_end.transport()?, path, patience))
 }
 
-/// Plays the cases that `wanted` names, or all, on `path`, or on both. It gives what a case noted.
+/// Plays the cases that are `wanted`, on `path`, or on both. It gives what a case noted.
 pub(crate) fn each(
     front_end: String,
     path: Option<Path>,
-    wanted: &[String],
+    wanted: &Selection,
     play: impl Fn(&Case, client::Path) -> anyhow::Result<Vec<String>>,
 ) -> anyhow::Result<Report> {
-    let cases = select(CASES.iter(), |case: &Case| case.name, wanted)?;
+    let cases = wanted.of(CASES.iter(), |case: &Case| case.name)?;
     let paths = Path::chosen(path);
     let progress = progress(cases.len() * paths.len())?;
     let mut outcomes = Vec::new();
@@ -64,21 +65,45 @@ pub(crate) fn show(progress: &ProgressBar, case: &str) {
     }
 }
 
-/// Those of `all` that `wanted` names, or all.
-pub(crate) fn select<C>(
-    all: impl Iterator<Item = &'static C> + Clone,
-    name_of: fn(&C) -> &'static str,
-    wanted: &[String],
-) -> anyhow::Result<Vec<&'static C>> {
-    if wanted.is_empty() {
-        return Ok(all.collect());
+/// Which cases to run.
+#[derive(Args, Default)]
+pub(crate) struct Selection {
+    /// Cases to run, by name ("qp::one_byte") or by the beginning of it ("qp"). All of them if none is given.
+    #[arg(value_name = "CASE")]
+    cases: Vec<String>,
+    /// Leave cases out, by name or by the beginning of it. Can be given several times.
+    #[arg(long, value_name = "CASE")]
+    skip: Vec<String>,
+}
+
+impl Selection {
+    /// Whether no case is named.
+    #[cfg(windows)]
+    pub(crate) fn names_none(&self) -> bool {
+        self.cases.is_empty()
     }
-    // Groups are modules, but a dash is easier to type: `smb-direct`.
-    let wanted: Vec<String> = wanted.iter().map(|name| name.replace('-', "_")).collect();
-    for name in &wanted {
-        if !all.clone().any(|case| name_of(case).starts_with(name.as_str())) {
-            bail!("no case is called {name:?}, or begins so; `ndharness list` prints them all");
+
+    /// Whether all cases are to run.
+    #[cfg(windows)]
+    pub(crate) fn is_all(&self) -> bool {
+        self.names_none() && self.skip.is_empty()
+    }
+
+    /// The cases of `all` that are to run.
+    pub(crate) fn of<C>(
+        &self,
+        all: impl Iterator<Item = &'static C> + Clone,
+        name_of: fn(&C) -> &'static str,
+    ) -> anyhow::Result<Vec<&'static C>> {
+        // Groups are modules, but a dash is easier to type: `smb-direct`.
+        let [cases, skip] =
+            [&self.cases, &self.skip].map(|names| names.iter().map(|name| name.replace('-', "_")).collect::<Vec<_>>());
+        for name in cases.iter().chain(&skip) {
+            if !all.clone().any(|case| name_of(case).starts_with(name.as_str())) {
+                bail!("no case is called {name:?}, or begins so; `ndharness list` prints them all");
+            }
         }
+        let is_one_of = |case: &C, names: &[String]| names.iter().any(|name| name_of(case).starts_with(name.as_str()));
+        Ok(all.filter(|case| (cases.is_empty() || is_one_of(case, &cases)) && !is_one_of(case, &skip)).collect())
     }
-    Ok(all.filter(|case| wanted.iter().any(|name| name_of(case).starts_with(name.as_str()))).collect())
 }
