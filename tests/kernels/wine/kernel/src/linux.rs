@@ -32,6 +32,8 @@ pub enum Syscall {
     Accept4 = 288,
     EventFd2 = 290,
     EpollCreate1 = 291,
+    Dup3 = 292,
+    SetNs = 308,
 }
 
 /// A number of an error (asm-generic/errno.h).

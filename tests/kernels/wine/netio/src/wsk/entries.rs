@@ -25,7 +25,7 @@ use super::{
     linux::{self, Part},
     mdl, ndk,
     operations::{self, Accept, What, finish},
-    port,
+    other_computer, port,
     request::Request,
     socket::{self, Call, Kind, Phase, Socket, misuse, not_of_kind},
 };
@@ -202,8 +202,7 @@ unsafe extern "system" fn make_socket(
             status::NOT_SUPPORTED,
         ));
     };
-    let file = if kind == Kind::Datagram { linux::udp::socket(family) } else { linux::stream(family) };
-    NTSTATUS(match file {
+    NTSTATUS(match socket::open(kind, family) {
         Ok(file) => {
             client::gets_socket(client);
             let socket = socket::make(kind, family, client, file, Phase::Made, Events::new(context, dispatch));
@@ -274,7 +273,8 @@ unsafe extern "system" fn bind(
             return refuse(request, "WskBind: an address of another family, or flags", status::INVALID_PARAMETER);
         };
         let listens = socket.kind == Kind::Listener;
-        let bound = bind_to(&socket, local);
+        let entered = other_computer::of(local).map_or(Ok(()), |namespace| socket.enter(&namespace));
+        let bound = entered.and_then(|()| bind_to(&socket, local));
         let result = bound.and_then(|()| if listens { linux::start_listening(socket.file) } else { Ok(()) });
         if result.is_ok() {
             lock(&socket.state).phase = Phase::Bound;

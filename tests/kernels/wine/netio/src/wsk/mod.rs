@@ -12,6 +12,7 @@ mod linux;
 mod mdl;
 mod ndk;
 mod operations;
+mod other_computer;
 mod port;
 mod request;
 mod sends;

@@ -102,6 +102,14 @@ impl Socket {
         port::post(self.kind, move || proceed(name));
     }
 
+    /// Makes it a socket of a network namespace, before it is bound.
+    pub(super) fn enter(&self, namespace: &str) -> Result<(), i32> {
+        let (kind, family) = (self.kind, self.family);
+        linux::enter(self.file, namespace, move || open(kind, family))?;
+        port::watch(kind, self.file, self.name);
+        Ok(())
+    }
+
     /// Gives its address back.
     pub(super) fn give_address(&self) {
         lock(&BOUND).remove(&self.name);
@@ -111,6 +119,11 @@ impl Socket {
 /// A socket that is not closed.
 pub(super) fn find(socket: *mut WSK_SOCKET) -> Option<Arc<Socket>> {
     lock(&SOCKETS).get(&(socket as usize)).cloned()
+}
+
+/// A socket of the system's.
+pub(super) fn open(kind: Kind, family: u16) -> Result<File, i32> {
+    if kind == Kind::Datagram { linux::udp::socket(family) } else { linux::stream(family) }
 }
 
 /// Makes a socket of the system's one of WSK's.

@@ -7,13 +7,14 @@
 mod errors;
 pub(super) mod udp;
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 pub(super) use kernel::linux::File;
 use kernel::linux::{Errno, Syscall, call, plain};
 use ndk_abi::{
     describe::ZeroInit,
     sockaddr::{AF_INET, AF_INET6, SOCKADDR_INET},
+    status::STATUS_UNSUCCESSFUL,
 };
 
 use errors::meaning;
@@ -44,6 +45,7 @@ const MSG_NOSIGNAL: usize = 0x4000;
 /// Parts that one call takes at most (UIO_MAXIOV).
 const PARTS: usize = 1024;
 const SHUT_WR: usize = 1;
+const CLONE_NEWNET: usize = 0x4000_0000;
 const EPOLL_CTL_ADD: usize = 1;
 const EPOLLIN: u32 = 1;
 const EPOLLOUT: u32 = 4;
@@ -129,6 +131,24 @@ fn open(family: u16, kind: usize, protocol: usize) -> Result<File> {
         set(socket, IPPROTO_IPV6, IPV6_V6ONLY, &1_u32).inspect_err(|_| close(socket, false))?;
     }
     Ok(socket)
+}
+
+/// Puts the socket that `make` makes in the network namespace `namespace`, a path, in the place of `socket`.
+pub(super) fn enter(socket: File, namespace: &str, make: impl FnOnce() -> Result<File> + Send + 'static) -> Result<()> {
+    let path = [namespace.as_bytes(), &[0]].concat();
+    // The namespace is the thread's, which ends.
+    let made = thread::spawn(move || {
+        let address = path.as_ptr().expose_provenance();
+        // SAFETY: a path that ends with 0.
+        let file = unsafe { call(Syscall::Open, [address, CLOEXEC, 0, 0, 0, 0]) }.map_err(meaning)? as File;
+        let entered = plain(Syscall::SetNs, file, [CLONE_NEWNET, 0]).map_err(meaning);
+        close(file, false);
+        entered.and_then(|_| make())
+    });
+    let made = made.join().unwrap_or(Err(STATUS_UNSUCCESSFUL.0))?;
+    let replaced = plain(Syscall::Dup3, made, [socket as usize, CLOEXEC]).map(drop).map_err(meaning);
+    close(made, false);
+    replaced
 }
 
 /// Lets a socket be bound to an address of connections that have ended. No socket gets the address of another one that listens.
