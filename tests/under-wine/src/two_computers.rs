@@ -14,10 +14,13 @@ use crate::computers::{Computers, Count};
 use crate::run;
 use crate::session::Session;
 use crate::two_processes::{Harness, serving_at};
-use crate::wine_tests::diagnostics;
+use crate::wine_tests::{diagnostics, is_idle_again};
 
 /// By which two computers on this system's loopback meet.
-const LOOPBACK: &str = "127.0.0.1";
+pub(crate) const LOOPBACK: &str = "127.0.0.1";
+/// The numbers of adapters.
+pub(crate) const FIRST: &str = "1";
+pub(crate) const SECOND: &str = "2";
 /// For what is over at once.
 const SOON: Duration = Duration::from_secs(120);
 
@@ -61,29 +64,55 @@ impl Drop for Buffers {
     }
 }
 
-/// Starts it at a port of `address`; where it serves.
-fn agent(session: &Session, address: &str) -> Result<(Harness, String)> {
-    let agent = Harness::start(session, &["agent", "--at", &format!("{address}:0")])?;
+/// Starts it at a port of `address`, for the adapter with this number; where it serves.
+fn agent(session: &Session, address: &str, adapter: &str) -> Result<(Harness, String)> {
+    let agent = Harness::start(session, &["agent", "--at", &format!("{address}:0"), "--adapter", adapter])?;
     let serving = agent.until(serving_at)?;
     Ok((agent, serving))
 }
 
-/// Plays the cases. `address`: of the serving computer, for the agent.
+/// Plays the cases between two computers. `address`: of the serving computer, for the agent.
 pub(crate) fn cases(computers: Computers, address: &str, tally: &mut Tally) -> Result<()> {
-    let (agent, serving) = agent(computers.serving(), address)?;
+    let (serving, connecting) = (computers.serving(), computers.connecting());
+    play("between two computers", agent(serving, address, FIRST)?, connecting, &[], tally)?;
+    computers.are_idle_again()?;
+    computers.unload()
+}
+
+/// Plays the cases between the first two adapters of a computer. `address`: for the agent.
+///
+/// The stand-in for Winsock Kernel knows by the address to which a socket is bound on which computer of Linux it is: not by the unspecified one.
+pub(crate) fn cases_of_adapters(session: &Session, address: &str, tally: &mut Tally) -> Result<()> {
+    let idle = diagnostics(session)?;
+    play(
+        "between two adapters",
+        agent(session, address, SECOND)?,
+        session,
+        &["--skip", "listener::any_address"],
+        tally,
+    )?;
+    is_idle_again(session, &idle)
+}
+
+/// Plays the cases from the first adapter of `connecting` to an agent, which ends then.
+fn play(
+    between: &str,
+    (agent, serving): (Harness, String),
+    connecting: &Session,
+    arguments: &[&str],
+    tally: &mut Tally,
+) -> Result<()> {
     let buffers = Buffers::new();
-    let arguments = ["run", "--front-end", "ioctl", "--beside", &serving, "--buffers", &buffers.folder(), "--json"]
-        .map(str::to_owned);
-    let arguments = arguments.iter().map(String::as_str).collect::<Vec<_>>();
-    let report = run::report_of(computers.connecting(), &arguments, run::CASE_LIMIT)?;
-    let (passed, failed) = tally.cases("between two computers", &report);
-    println!("between two computers: {passed} passed, {failed} failed, {} skipped", report["skipped"]);
+    let folder = buffers.folder();
+    let run = ["run", "--front-end", "ioctl", "--beside", &serving, "--buffers", &folder, "--json"];
+    let report = run::report_of(connecting, &[&run, arguments].concat(), run::CASE_LIMIT)?;
+    let (passed, failed) = tally.cases(between, &report);
+    println!("{between}: {passed} passed, {failed} failed, {} skipped", report["skipped"]);
     ensure!(passed > 0 && failed == 0, "{:#}", failures(&report));
     let (status, text) = agent.end()?;
     ensure!(status.success(), "the agent ended with {status}:\n{text}");
     ensure!(fs::read_dir(&buffers.0)?.next().is_none(), "there are buffers left in {}", buffers.0.display());
-    computers.are_idle_again()?;
-    computers.unload()
+    Ok(())
 }
 
 /// The cases of a report that failed.
@@ -95,7 +124,7 @@ fn failures(report: &Value) -> Value {
 /// The agent is on the computer of the program that connects to it.
 fn one_device() -> Result<()> {
     let computers = Computers::load(Count::Two)?;
-    let (_agent, serving) = agent(computers.connecting(), LOOPBACK)?;
+    let (_agent, serving) = agent(computers.connecting(), LOOPBACK, FIRST)?;
     let buffers = Buffers::new();
     let mut program = computers.connecting().program("ndharness.exe");
     program.args(["run", "--front-end", "ioctl", "--beside", &serving, "--buffers", &buffers.folder()]);
@@ -108,7 +137,7 @@ fn one_device() -> Result<()> {
 /// The agent is killed while cases are played.
 fn killed() -> Result<()> {
     let computers = Computers::load(Count::Two)?;
-    let (mut agent, serving) = agent(computers.serving(), LOOPBACK)?;
+    let (mut agent, serving) = agent(computers.serving(), LOOPBACK, FIRST)?;
     let buffers = Buffers::new();
     let folder = buffers.folder();
     let arguments = ["run", "--front-end", "ioctl", "--beside", &serving, "--buffers", &folder, "--path", "plain"];

@@ -17,6 +17,7 @@ use crate::computers::{Computers, Count};
 use crate::ping_and_perf;
 use crate::places::Kill;
 use crate::session::Session;
+use crate::wine_tests::{diagnostics, is_idle_again};
 
 /// For every case together: the harness gives up on a case long before.
 const RUN_LIMIT: Duration = Duration::from_secs(600);
@@ -138,7 +139,11 @@ impl Drop for Harness {
 
 /// Starts the serving end; the address that it serves at.
 pub(crate) fn serve(session: &Session, path: &str) -> Result<(Harness, String)> {
-    let server = Harness::start(session, &["serve", "--path", path])?;
+    serve_at(session, &["--path", path])
+}
+
+fn serve_at(session: &Session, arguments: &[&str]) -> Result<(Harness, String)> {
+    let server = Harness::start(session, &[&["serve"], arguments].concat())?;
     let address = server.until(serving_at)?;
     Ok((server, address))
 }
@@ -169,22 +174,41 @@ pub fn run(count: Count, seconds: u64, tally: &mut Tally) {
 fn roles(count: Count, tally: &mut Tally) -> Result<()> {
     let computers = Computers::load(count)?;
     for (serving, connecting) in [("rings", "rings"), ("plain", "plain"), ("rings", "plain")] {
-        let (server, address) = serve(computers.serving(), serving)?;
-        let arguments = ["connect", &address, "--path", connecting, "--json"];
-        let client = Harness::start_in(
-            computers.connecting(),
-            &[&arguments, computers.way()].concat(),
-            computers.environment(),
-        )?;
-        let (status, report) = client.end()?;
-        let report: Value = serde_json::from_str(&report).with_context(|| format!("{status}, and said: {report}"))?;
-        let (status, text) = server.end()?;
-        let (passed, failed) = tally.cases(&format!("connect on {connecting}"), &report);
-        println!("serve on {serving}, connect on {connecting}: {passed} passed, {failed} failed");
-        ensure!(passed > 0 && failed == 0 && status.success(), "{report:#}\nthe server ended with {status}:\n{text}");
+        let server = serve(computers.serving(), serving)?;
+        let arguments = [&["--path", connecting], computers.way()].concat();
+        println!("serve on {serving}, connect on {connecting}");
+        play(server, computers.connecting(), &arguments, computers.environment(), tally)?;
         computers.are_idle_again()?;
     }
     computers.unload()
+}
+
+/// Every case with two roles between adapters of a computer, from the first one to the one with this address.
+pub(crate) fn roles_of_adapters(session: &Session, address: &str, tally: &mut Tally) -> Result<()> {
+    let idle = diagnostics(session)?;
+    for path in ["rings", "plain"] {
+        let server = serve_at(session, &["--path", path, "--address", address])?;
+        play(server, session, &["--path", path, "--wire"], None, tally)?;
+    }
+    is_idle_again(session, &idle)
+}
+
+/// Plays every case with two roles with a server, which ends then.
+fn play(
+    (server, address): (Harness, String),
+    connecting: &Session,
+    arguments: &[&str],
+    variable: Option<(&str, &str)>,
+    tally: &mut Tally,
+) -> Result<()> {
+    let client = Harness::start_in(connecting, &[&["connect", &address, "--json"], arguments].concat(), variable)?;
+    let (status, report) = client.end()?;
+    let report: Value = serde_json::from_str(&report).with_context(|| format!("{status}, and said: {report}"))?;
+    let (status, text) = server.end()?;
+    let (passed, failed) = tally.cases(&format!("connect {}", arguments.join(" ")), &report);
+    println!("connect {}: {passed} passed, {failed} failed", arguments.join(" "));
+    ensure!(passed > 0 && failed == 0 && status.success(), "{report:#}\nthe server ended with {status}:\n{text}");
+    Ok(())
 }
 
 /// See [`killed_once`]; again where Wine has kept a connection of the killed one open, of which nobody can tell the other.

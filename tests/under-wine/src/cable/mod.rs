@@ -35,7 +35,7 @@ use vxlan::ethernet::MacAddress;
 use crate::computers::Computers;
 use crate::report::StandInReport;
 use crate::session::Session;
-use crate::two_computers;
+use crate::two_computers::{self, FIRST};
 
 /// What the command needs besides.
 const PACKAGES: [(&str, &str); 5] = [
@@ -66,6 +66,10 @@ const OTHER: Computer = Computer(3);
 impl Computer {
     fn namespace(&self) -> String {
         namespace(&self.0.to_string())
+    }
+
+    fn namespace_path(&self) -> String {
+        format!("/run/netns/{}", self.namespace())
     }
 
     fn underlay(&self) -> String {
@@ -429,13 +433,13 @@ fn driver(mtu: u32, tally: &mut Tally) -> Result<()> {
     session.load()?;
     let mut check = |what: &str, result: Result<()>| tally.check(&format!("{what}, underlay MTU {mtu}"), result);
     check("without CableLocal the link is down", until_unreached(&LINUX, &OURS.address()));
-    check("ndkctl shows that it is", seen::is_down(&session, NO_ADDRESS));
+    check("ndkctl shows that it is", seen::is_down(&session, FIRST, NO_ADDRESS));
     other_has_local(&mut session, true)?;
     check("the link comes up with CableLocal", until_reached(&LINUX, &OURS.address()));
     other_has_local(&mut session, false)?;
     check("the link goes down with CableLocal", until_unreached(&LINUX, &OURS.address()));
     check("its socket is closed", until_socket(false));
-    check("ndkctl shows the link down again", seen::is_down(&session, NO_ADDRESS));
+    check("ndkctl shows the link down again", seen::is_down(&session, FIRST, NO_ADDRESS));
     other_has_local(&mut session, true)?;
     check("and comes up again", until_reached(&LINUX, &OURS.address()));
     reaches("softndk.sys", mtu, tally);

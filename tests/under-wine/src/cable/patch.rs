@@ -8,6 +8,8 @@ use super::{
     Computer, MEBIBYTE, Network, OTHER, OURS, allocations, is_clean, paused, ping, seen, stream, until, until_reached,
 };
 use crate::session::Session;
+use crate::two_computers::{self, FIRST, LOOPBACK, SECOND};
+use crate::two_processes;
 
 /// Bytes of a ping besides its data.
 const PING: u32 = 28;
@@ -48,7 +50,9 @@ fn two_adapters(mtu: u32, tally: &mut Tally) -> Result<()> {
         tally.check(&format!("{what}, by a patch cable, MTU {mtu}"), result);
     };
     check("the adapters reach one another", until_reached(&OURS, &OTHER.address()));
-    check("ndkctl shows it", seen::is_patched(&session));
+    for adapter in [FIRST, SECOND] {
+        check(&format!("ndkctl shows it of adapter {adapter}"), seen::is_patched(&session, adapter));
+    }
     check("IPv6 too", ping(&OTHER, &OURS.address_v6(), 56));
     for (from, to) in [(OURS, OTHER), (OTHER, OURS)] {
         let what = |what: &str| format!("{what} from computer {} to {}", from.0, to.0);
@@ -56,6 +60,15 @@ fn two_adapters(mtu: u32, tally: &mut Tally) -> Result<()> {
         check(&what("a stream of 64 MiB"), stream(&from, &to, 64 * MEBIBYTE));
     }
     check("no frame allocates pool", allocates_nothing(&mut session));
+    if mtu == 1500 {
+        let played = two_computers::cases_of_adapters(&session, LOOPBACK, tally);
+        tally.check("every case holds between two adapters, over their addresses, by a patch cable", played);
+        let played = two_processes::roles_of_adapters(&session, &OTHER.address(), tally);
+        tally.check("every case of programs holds between two adapters, by a patch cable", played);
+    }
+    let mut check = |what: &str, result: Result<()>| {
+        tally.check(&format!("{what}, by a patch cable, MTU {mtu}"), result);
+    };
     check("a stream goes on when the one adapter was paused", paused::pauses(&mut session, &OTHER));
     check("a stream goes on when the one adapter sleeps", paused::sleeps(&mut session, &OTHER));
     check("the one adapter goes in mid stream, and the other's link goes down", goes(&mut session));
@@ -74,6 +87,7 @@ fn session(mtu: u32) -> Result<Session> {
         ("TapInterface", "cable"),
         ("1.TapInterface", "second"),
         ("1.Addresses", &address(&OTHER)),
+        ("OtherComputer", &format!("{} {}", OTHER.namespace_path(), address(&OTHER))),
         ("CablePeers", "local"),
         ("CableVni", super::VNI),
         ("1.CableVni", super::VNI),
@@ -116,7 +130,7 @@ fn goes(session: &mut Session) -> Result<()> {
     session.hold()?;
     stream.flows()?;
     session.remove_surprisingly()?;
-    seen::is_down(session, NO_OTHER_END)
+    seen::is_down(session, SECOND, NO_OTHER_END)
 }
 
 /// What NDIS was told of an adapter's link in this session, in order.
@@ -136,7 +150,9 @@ fn not_joined(session: &mut Session) -> Result<()> {
     second_interface()?;
     session.load()?;
     until_second_started()?;
-    seen::is_down(session, NO_OTHER_END)?;
+    for adapter in [FIRST, SECOND] {
+        seen::is_down(session, adapter, NO_OTHER_END)?;
+    }
     let told = [links(session, 0)?, links(session, 1)?];
     ensure!(told.iter().all(Vec::is_empty), "{told:?}");
     Ok(())
@@ -159,7 +175,7 @@ fn three_adapters(session: &mut Session) -> Result<()> {
     })?;
     let told = [links(session, 0)?, links(session, 1)?, links(session, 2)?];
     ensure!(told[0] == ["up"] && told[1] == ["up"] && told[2].is_empty(), "{told:?}");
-    seen::is_patched(session)?;
+    seen::is_patched(session, FIRST)?;
     session.remove_surprisingly()?;
     until(|| {
         let told = [links(session, 0)?, links(session, 1)?, links(session, 2)?];

@@ -10,6 +10,7 @@ use vxlan::header::{self, Vni};
 use super::{Computer, LINUX, OTHER, OURS, captured, frames, payload, ping, program, until};
 use crate::ndkctl::shown;
 use crate::session::Session;
+use crate::two_computers::FIRST;
 
 /// An address on the network that carries the datagrams, which is no peer's.
 const STRANGER: &str = "198.51.100.9";
@@ -18,15 +19,19 @@ const STATION: [u8; 6] = [2, 0, 0, 0, 0, 0x99];
 const PINGS: u64 = 20;
 
 fn cable(session: &Session) -> Result<Value> {
-    let mut found = shown(session, &["cable"])?;
+    cable_of(session, FIRST)
+}
+
+fn cable_of(session: &Session, adapter: &str) -> Result<Value> {
+    let mut found = shown(session, &["cable", "--adapter", adapter])?;
     let cable = found.get_mut("cable").map(Value::take).filter(Value::is_object);
     cable.with_context(|| format!("no cable is shown: {found}"))
 }
 
-/// The link is down, because of `status`.
-pub(super) fn is_down(session: &Session, status: &str) -> Result<()> {
+/// The link of an adapter is down, because of `status`.
+pub(super) fn is_down(session: &Session, adapter: &str, status: &str) -> Result<()> {
     until(|| {
-        let found = cable(session)?;
+        let found = cable_of(session, adapter)?;
         let error = found["last_error"]["status"].as_str().unwrap_or_default();
         ensure!(
             found["link"] == "down" && error.contains(status),
@@ -37,9 +42,9 @@ pub(super) fn is_down(session: &Session, status: &str) -> Result<()> {
 }
 
 /// The link is up, and the other end is on this machine.
-pub(super) fn is_patched(session: &Session) -> Result<()> {
+pub(super) fn is_patched(session: &Session, adapter: &str) -> Result<()> {
     until(|| {
-        let found = cable(session)?;
+        let found = cable_of(session, adapter)?;
         let shown = [&found["link"], &found["local"], &found["peers"][0]["address"]];
         ensure!(shown == ["up", "::1", "::1"], "no patch cable is shown: {found}");
         Ok(())
