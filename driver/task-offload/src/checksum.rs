@@ -61,6 +61,12 @@ pub(crate) fn ipv4_header(frame: &mut [u8], length: usize) -> Option<()> {
     put(frame, IPV4_CHECKSUM, sum.ones_complement().to_ne_bytes())
 }
 
+/// Whether the checksum of an IPv4 header of `length` bytes is right.
+pub(crate) fn is_right(frame: &[u8], length: usize) -> bool {
+    let header = frame.get(IP..IP.saturating_add(length));
+    header.is_some_and(|header| Sum16BitWords::new().add_slice(header).ones_complement() == 0)
+}
+
 /// Writes the checksum of the TCP segment from `tcp` to the end of the frame. `pseudo_header`: the sum that the transport has put in the checksum's
 /// place, without the segment's length.
 pub(crate) fn tcp_segment(frame: &mut [u8], tcp: usize, pseudo_header: [u8; 2]) -> Option<()> {

@@ -4,7 +4,7 @@
 pub(crate) const IP: usize = 14;
 /// Bytes in an IPv6 header, and in IPv4's and TCP's without options.
 pub(crate) const IPV6: usize = 40;
-const IPV4: usize = 20;
+pub(crate) const IPV4: usize = 20;
 const TCP: usize = 20;
 
 const ETHER_TYPE: usize = 12;
@@ -20,7 +20,7 @@ pub(crate) const IPV6_LENGTH: usize = 18;
 
 /// Fields of a TCP header, from its start.
 pub(crate) const TCP_SEQUENCE: usize = 4;
-const TCP_DATA_OFFSET: usize = 12;
+pub(crate) const TCP_DATA_OFFSET: usize = 12;
 pub(crate) const TCP_FLAGS: usize = 13;
 pub(crate) const TCP_CHECKSUM: usize = 16;
 

@@ -1,10 +1,11 @@
-//! The task offloads of a miniport ("TCP/IP Task Offload" of the WDK), in software: the checksums of frames that are sent, and the segments of a large
-//! send. No code here allocates or waits.
+//! The task offloads of a miniport ("TCP/IP Task Offload" of the WDK), in software: the checksums of frames that are sent, the segments of a large
+//! send, and received segments as one. No code here allocates or waits.
 //!
 //! | module | |
 //! |---|---|
 //! | [`checksum`] | writes the checksums of an IPv4 header and of a TCP segment |
 //! | [`large_send`] | divides a large TCP segment into segments (LSOv2) |
+//! | [`coalesce`] | makes one segment of received segments (RSC) |
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -16,5 +17,6 @@
 )]
 
 pub mod checksum;
+pub mod coalesce;
 mod frame;
 pub mod large_send;

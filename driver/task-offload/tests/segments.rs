@@ -9,6 +9,7 @@ use internet_checksum::Checksum;
 use proptest::prelude::*;
 use task_offload::{
     checksum::Checksums,
+    coalesce::{Refused, Segment as Received, Unit},
     large_send::{LargeSend, MAX_HEADERS},
 };
 
@@ -126,7 +127,92 @@ fn divided(frame: &[u8], tcp: usize, mss: usize, is_ipv6: bool) -> Option<Vec<Ve
     Some(segments)
 }
 
+/// No options, or a timestamp.
+const COALESCED_OPTIONS: [&[u8]; 2] = [&[], &[1, 1, 8, 10, 0, 0, 1, 2, 0, 0, 3, 4]];
+
+/// Receives frames, each with padding behind it: the frames that are indicated.
+fn coalesced(frames: &[Vec<u8>]) -> Vec<(Vec<u8>, u16)> {
+    let mut indicated: Vec<(Vec<u8>, u16)> = Vec::new();
+    let mut open: Option<Unit> = None;
+    for frame in frames {
+        let segment = Received::of(frame);
+        if let (Some(unit), Some(segment), Some((first, count))) = (&mut open, &segment, indicated.last_mut()) {
+            let before = first.clone();
+            // The frame of the first segment ends where its payload does.
+            if unit.join(&before, frame, segment).is_ok() {
+                first.extend_from_slice(&frame[segment.payload()]);
+                assert_eq!(first.len(), unit.length());
+                unit.write_headers(first).unwrap();
+                *count = unit.segments();
+                continue;
+            }
+        }
+        open = segment.map(Unit::new);
+        let end = segment.map_or(frame.len(), |segment| segment.payload().end);
+        indicated.push((frame[..end].to_vec(), 1));
+    }
+    indicated
+}
+
 proptest! {
+    #[test]
+    fn received_segments_are_the_large_one_again(mut from in segment(), with_timestamp: bool, mss in 1..3000_usize, padding in 0..46_usize) {
+        let mss = mss.max(from.payload.len() / 60 + 1);
+        (from.ip_options, from.fin, from.cwr) = (vec![], false, false);
+        from.tcp_options = COALESCED_OPTIONS[usize::from(with_timestamp)].to_vec();
+        from.identification &= 0x7FFF;
+        let (mut whole, tcp) = from.frame(true);
+        let mut segments = divided(&from.frame(false).0, tcp, mss, from.is_ipv6).unwrap();
+        let count = segments.len();
+        segments.iter_mut().for_each(|segment| segment.resize(segment.len() + padding, 0x55));
+        let indicated = coalesced(&segments);
+        prop_assert_eq!(indicated.len(), 1);
+        prop_assert_eq!(usize::from(indicated[0].1), count);
+        // The judge writes the checksums of the large segment.
+        let start = whole[..whole.len().min(MAX_HEADERS)].to_vec();
+        Checksums::new(&start, whole.len(), !from.is_ipv6, Some(tcp)).unwrap().write(&mut whole).unwrap();
+        prop_assert_eq!(&indicated[0].0, &whole);
+        prop_assert!(has_right_checksums(&indicated[0].0, tcp, whole.len()));
+        // Each change ends the unit before the segment, or before the next one.
+        if count > 2 {
+            let options = usize::from(with_timestamp) * 12;
+            let ip: &[usize] = if from.is_ipv6 { &[14, 15, 17, 20, 21, 22, 53] } else { &[14, 15, 20, 21, 22, 23, 26, 33] };
+            let changes = ip.iter().copied().chain([0, 13, tcp, tcp + 3, tcp + 4, tcp + 7, tcp + 8, tcp + 12, tcp + 13, tcp + 16, tcp + 19 + options.max(1), tcp + 20 + options]);
+            for at in changes {
+                let mut changed = segments.clone();
+                changed[1][at] ^= 0x80;
+                let indicated = coalesced(&changed);
+                prop_assert!(indicated.len() >= 2, "byte {at} is not looked at");
+                prop_assert!(indicated.iter().any(|(frame, count)| *count == 1 && frame[..] == changed[1][..frame.len()]), "byte {at} is lost");
+            }
+        }
+    }
+
+    #[test]
+    fn units_grow_to_the_longest_packet(is_ipv6: bool, length in 1..9000_usize, more in 1..20_usize) {
+        let of = |sequence: u32| {
+            let payload = vec![sequence as u8; length];
+            let (ip_options, tcp_options) = Default::default();
+            let one = Segment { is_ipv6, ip_options, tcp_options, identification: 7, sequence, fin: false, psh: false, cwr: false, payload };
+            let (mut frame, tcp) = one.frame(true);
+            let start = frame[..frame.len().min(MAX_HEADERS)].to_vec();
+            Checksums::new(&start, frame.len(), !is_ipv6, Some(tcp)).unwrap().write(&mut frame).unwrap();
+            frame
+        };
+        let headers = if is_ipv6 { 60 } else { 40 };
+        let most = (0xFFFF - headers) / length;
+        let frames = (0..most + more).map(|place| of((place * length) as u32)).collect::<Vec<_>>();
+        let indicated = coalesced(&frames);
+        prop_assert_eq!(usize::from(indicated[0].1), most);
+        prop_assert!(indicated.len() > 1);
+        let mut unit = Unit::new(Received::of(&frames[0]).unwrap());
+        for frame in &frames[1..most] {
+            unit.join(&frames[0], frame, &Received::of(frame).unwrap()).unwrap();
+        }
+        let beyond = &frames[most];
+        prop_assert_eq!(unit.join(&frames[0], beyond, &Received::of(beyond).unwrap()), Err(if most == 0 { Refused::Other } else { Refused::Length }));
+    }
+
     #[test]
     fn segments_are_those_of_one_stream(from in segment(), mss in 1..3000_usize) {
         let mss = mss.max(from.payload.len() / 60 + 1);
@@ -193,6 +279,7 @@ proptest! {
                     checksums.write(&mut bytes.clone()).unwrap();
                 }
             }
+            let _ = coalesced(&[bytes.clone(), bytes.clone()]);
             for tcp in [tcp, ETHERNET + 20, ETHERNET + 40] {
                 let _ = divided(&bytes, tcp, mss.into(), is_ipv6);
             }
