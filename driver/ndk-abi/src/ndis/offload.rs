@@ -29,6 +29,8 @@ c_consts! { OFFLOAD_NUMBERS: u32;
     NDIS_OFFLOAD_PARAMETERS_TX_RX_ENABLED = 4;
     NDIS_OFFLOAD_PARAMETERS_LSOV2_DISABLED = 1;
     NDIS_OFFLOAD_PARAMETERS_LSOV2_ENABLED = 2;
+    NDIS_OFFLOAD_PARAMETERS_RSC_DISABLED = 1;
+    NDIS_OFFLOAD_PARAMETERS_RSC_ENABLED = 2;
     /// `Type` and `IPVersion` of NDIS_TCP_LARGE_SEND_OFFLOAD_NET_BUFFER_LIST_INFO.
     NDIS_TCP_LARGE_SEND_OFFLOAD_V2_TYPE = 1;
     NDIS_TCP_LARGE_SEND_OFFLOAD_IPv4 = 0;
@@ -38,6 +40,8 @@ c_consts! { OFFLOAD_NUMBERS: u32;
 /// The places of offloads in [`super::NET_BUFFER_LIST::NetBufferListInfo`] (NDIS_NET_BUFFER_LIST_INFO).
 pub const TcpIpChecksumNetBufferListInfo: usize = 0;
 pub const TcpLargeSendNetBufferListInfo: usize = 2;
+pub const TcpRecvSegCoalesceInfo: usize = 22;
+pub const RscTcpTimestampDelta: usize = 23;
 
 c_structs! { OFFLOAD_LAYOUTS:
     /// Each member: `Encapsulation`, then the bits IpOptionsSupported (IPv6: IpExtensionHeadersSupported), TcpOptionsSupported, TcpChecksum,
@@ -68,6 +72,7 @@ c_structs! { OFFLOAD_LAYOUTS:
         0x50 LsoV2: NDIS_TCP_LARGE_SEND_OFFLOAD_V2,
         0x6c Flags: u32,
         0x70 IPsecV2: [u32; 8],
+        /// IPv4 and IPv6, and what the compiler leaves free.
         0x90 Rsc: [u8; 4],
         0x94 EncapsulatedPacketTaskOffloadGre: [u32; 2],
         0x9c EncapsulatedPacketTaskOffloadVxlan: [u32; 5],
@@ -75,9 +80,9 @@ c_structs! { OFFLOAD_LAYOUTS:
         0xb1 Padding0: [u8; 3],
     }
 
-    /// The input of OID_TCP_OFFLOAD_PARAMETERS. Later revisions than the first have more members.
+    /// The input of OID_TCP_OFFLOAD_PARAMETERS, revision 3 (NDIS 6.30). The first revision ends behind `Flags`; later revisions have more members.
     #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
-    prefix NDIS_OFFLOAD_PARAMETERS, size 0x14 {
+    prefix NDIS_OFFLOAD_PARAMETERS, size 0x1c {
         0x00 Header: NDIS_OBJECT_HEADER,
         0x04 IPv4Checksum: u8,
         0x05 TCPIPv4Checksum: u8,
@@ -92,6 +97,24 @@ c_structs! { OFFLOAD_LAYOUTS:
         0x0e TcpConnectionIPv6: u8,
         0x0f Padding0: [u8; 1],
         0x10 Flags: u32,
+        0x14 IPsecV2: u8,
+        0x15 IPsecV2IPv4: u8,
+        0x16 RscIPv4: u8,
+        0x17 RscIPv6: u8,
+        0x18 EncapsulatedPacketTaskOffload: u8,
+        0x19 EncapsulationTypes: u8,
+        0x1a Padding1: [u8; 2],
+    }
+
+    /// The answer to OID_TCP_RSC_STATISTICS.
+    #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct NDIS_RSC_STATISTICS_INFO, size 0x28 {
+        0x00 Header: NDIS_OBJECT_HEADER,
+        0x04 Padding0: [u8; 4],
+        0x08 CoalescedPkts: u64,
+        0x10 CoalescedOctets: u64,
+        0x18 CoalesceEvents: u64,
+        0x20 Aborts: u64,
     }
 
     /// The input of OID_OFFLOAD_ENCAPSULATION. Each member: `Enabled`, `EncapsulationType`, `HeaderSize`.
@@ -112,7 +135,7 @@ c_structs! { OFFLOAD_LAYOUTS:
     }
 }
 
-/// `Transmit` of NDIS_TCP_IP_CHECKSUM_NET_BUFFER_LIST_INFO: the checksums that the miniport is to write.
+/// NDIS_TCP_IP_CHECKSUM_NET_BUFFER_LIST_INFO: `Transmit`, the checksums that the miniport is to write, or `Receive`, what the miniport knows of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NDIS_TCP_IP_CHECKSUM_NET_BUFFER_LIST_INFO(pub u32);
 
@@ -123,6 +146,9 @@ impl NDIS_TCP_IP_CHECKSUM_NET_BUFFER_LIST_INFO {
     pub const UDP_CHECKSUM: u32 = 1 << 3;
     pub const IP_HEADER_CHECKSUM: u32 = 1 << 4;
     pub const TCP_HEADER_OFFSET_SHIFT: u32 = 16;
+    /// `Receive`.
+    pub const TCP_CHECKSUM_SUCCEEDED: u32 = 1 << 3;
+    pub const IP_CHECKSUM_SUCCEEDED: u32 = 1 << 5;
 
     /// Whether the miniport is to write a checksum of these.
     #[must_use]
