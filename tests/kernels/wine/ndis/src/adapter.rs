@@ -310,6 +310,7 @@ impl Adapter {
             self.pause();
         }
         self.packets.tap.close();
+        self.packets.coalesced.check(self);
         self.ndk.close_all(self);
         if let Some(handler) = self.driver.characteristics.HaltHandlerEx {
             // ndis/nc-ndis-miniport_halt: PASSIVE_LEVEL.

@@ -21,6 +21,8 @@ pub(crate) struct Offloads {
     pub(crate) tcp_checksum: [bool; 2],
     /// For IPv4, for IPv6: the most bytes of payload, if large sends are on.
     pub(crate) large_send: [Option<u32>; 2],
+    /// Receive segment coalescing.
+    pub(crate) coalesce: [bool; 2],
 }
 
 /// IPv4 and IPv6, in arrays.
@@ -32,6 +34,7 @@ impl Offloads {
     fn includes(&self, other: &Self) -> bool {
         let either = |version: usize| {
             (self.tcp_checksum[version] || !other.tcp_checksum[version])
+                && (self.coalesce[version] || !other.coalesce[version])
                 && other.large_send[version].is_none_or(|most| self.large_send[version] >= Some(most))
         };
         (self.ipv4_checksum || !other.ipv4_checksum) && either(IPV4) && either(IPV6)
@@ -45,6 +48,8 @@ impl Offloads {
 /// What the adapter's transport may ask, if the miniport has offloads.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct State {
+    /// A transport has asked for offloads, as it does when it binds.
+    pub(crate) is_asked: bool,
     pub(crate) current: Offloads,
     pub(crate) capabilities: Offloads,
     /// Indications of NDIS_STATUS_TASK_OFFLOAD_CURRENT_CONFIG.
@@ -98,11 +103,17 @@ unsafe fn read(offload: *const NDIS_OFFLOAD) -> Option<Offloads> {
     if large_send[IPV6].is_some() && !(two_bits(bits, 0) && two_bits(bits, 2)) {
         violation(&format!("{WHAT}: large sends of IPv6 {bits:#x}, but not with extensions or options"));
     }
+    // An older structure has zeros there.
+    let coalesce = [copy.Rsc[IPV4], copy.Rsc[IPV6]];
+    if coalesce.iter().any(|on| *on > 1) {
+        violation(&format!("{WHAT}: Rsc {coalesce:?}, which is no BOOLEAN"));
+    }
     let [ipv4, ipv6] = [copy.Checksum.IPv4Transmit[1], copy.Checksum.IPv6Transmit[1]];
     Some(Offloads {
         ipv4_checksum: two_bits(ipv4, 8),
         tcp_checksum: [two_bits(ipv4, 4), two_bits(ipv6, 4)],
         large_send,
+        coalesce: coalesce.map(|on| on != 0),
     })
 }
 
@@ -134,7 +145,7 @@ pub(crate) unsafe fn attributes(
     if !attributes.DefaultTcpConnectionOffloadConfiguration.is_null() {
         return Err("connection offload, which Windows has no more");
     }
-    lock(&adapter.attributes).offloads = Some(State { current, capabilities, indications: 0 });
+    lock(&adapter.attributes).offloads = Some(State { is_asked: false, current, capabilities, indications: 0 });
     Ok(())
 }
 
@@ -164,6 +175,9 @@ pub(crate) unsafe fn indicated(adapter: &Adapter, indication: &NDIS_STATUS_INDIC
 fn set(adapter: &Adapter, oid: u32, bytes: &[u8], succeeds: bool) -> Option<Offloads> {
     let state = || lock(&adapter.attributes).offloads;
     let before = state()?;
+    if let Some(state) = &mut lock(&adapter.attributes).offloads {
+        state.is_asked = true;
+    }
     let outcome = request(adapter, Operation::Set, false, oid, bytes);
     let after = state()?;
     if outcome.status.is_success() != succeeds {
@@ -182,15 +196,28 @@ fn set(adapter: &Adapter, oid: u32, bytes: &[u8], succeeds: bool) -> Option<Offl
     Some(after.current)
 }
 
-/// The input of OID_TCP_OFFLOAD_PARAMETERS: one setting for checksums, one for large sends.
-pub(crate) fn parameters(checksums: u32, large_sends: u32) -> Vec<u8> {
-    let size = NDIS_SIZEOF_OFFLOAD_PARAMETERS_REVISION_1;
+/// The places of LsoV2IPv4, LsoV2IPv6, RscIPv4 and RscIPv6 in NDIS_OFFLOAD_PARAMETERS.
+const LARGE_SENDS: [usize; 2] = [0x0B, 0x0C];
+const COALESCES: [usize; 2] = [0x16, 0x17];
+
+/// The input of OID_TCP_OFFLOAD_PARAMETERS: one setting for checksums, one for large sends and for coalescing, whose numbers are alike.
+pub(crate) fn parameters(checksums: u32, others: u32) -> Vec<u8> {
+    let size = NDIS_SIZEOF_OFFLOAD_PARAMETERS_REVISION_3;
     let mut bytes = vec![0; size.into()];
-    bytes[..2].copy_from_slice(&[NDIS_OBJECT_TYPE_DEFAULT, NDIS_OFFLOAD_PARAMETERS_REVISION_1]);
+    bytes[..2].copy_from_slice(&[NDIS_OBJECT_TYPE_DEFAULT, NDIS_OFFLOAD_PARAMETERS_REVISION_3]);
     bytes[2..4].copy_from_slice(&size.to_le_bytes());
-    // IPv4Checksum, TCPIPv4Checksum, TCPIPv6Checksum; LsoV2IPv4, LsoV2IPv6.
+    // IPv4Checksum, TCPIPv4Checksum, TCPIPv6Checksum.
     [4, 5, 7].iter().for_each(|place| bytes[*place] = checksums as u8);
-    [11, 12].iter().for_each(|place| bytes[*place] = large_sends as u8);
+    LARGE_SENDS.iter().chain(&COALESCES).for_each(|place| bytes[*place] = others as u8);
+    bytes
+}
+
+/// The first revision, which has no setting for coalescing.
+fn first_revision(mut bytes: Vec<u8>) -> Vec<u8> {
+    let size = NDIS_SIZEOF_OFFLOAD_PARAMETERS_REVISION_1;
+    bytes.truncate(size.into());
+    bytes[1] = NDIS_OFFLOAD_PARAMETERS_REVISION_1;
+    bytes[2..4].copy_from_slice(&size.to_le_bytes());
     bytes
 }
 
@@ -234,6 +261,10 @@ pub(crate) fn check(adapter: &Adapter) {
     expect("off again", set(adapter, OID_OFFLOAD_ENCAPSULATION, &none, true), Offloads::default());
     // network/oid-tcp-offload-parameters: it can also activate what it configures.
     expect("turned on again", set(adapter, OID_TCP_OFFLOAD_PARAMETERS, &on, true), capabilities);
+    let old = first_revision(off);
+    let coalesces = Offloads { coalesce: capabilities.coalesce, ..Offloads::default() };
+    expect("turned off by the first revision", set(adapter, OID_TCP_OFFLOAD_PARAMETERS, &old, true), coalesces);
+    expect("turned on once more", set(adapter, OID_TCP_OFFLOAD_PARAMETERS, &on, true), capabilities);
     for wrong in [parameters(9, 0), parameters(0, 9), vec![0; 0x14]] {
         expect("with a wrong setting", set(adapter, OID_TCP_OFFLOAD_PARAMETERS, &wrong, false), capabilities);
     }
@@ -245,16 +276,17 @@ fn restore(adapter: &Adapter, wanted: Offloads) {
     let checksum = |on: bool| {
         (if on { NDIS_OFFLOAD_PARAMETERS_TX_ENABLED_RX_DISABLED } else { NDIS_OFFLOAD_PARAMETERS_TX_RX_DISABLED }) as u8
     };
-    let large = |most: Option<u32>| {
-        (if most.is_some() { NDIS_OFFLOAD_PARAMETERS_LSOV2_ENABLED } else { NDIS_OFFLOAD_PARAMETERS_LSOV2_DISABLED })
-            as u8
+    let large = |on: bool| {
+        (if on { NDIS_OFFLOAD_PARAMETERS_LSOV2_ENABLED } else { NDIS_OFFLOAD_PARAMETERS_LSOV2_DISABLED }) as u8
     };
     let mut bytes = parameters(0, 0);
     bytes[4] = checksum(wanted.ipv4_checksum);
     bytes[5] = checksum(wanted.tcp_checksum[IPV4]);
     bytes[7] = checksum(wanted.tcp_checksum[IPV6]);
-    bytes[11] = large(wanted.large_send[IPV4]);
-    bytes[12] = large(wanted.large_send[IPV6]);
+    for version in [IPV4, IPV6] {
+        bytes[LARGE_SENDS[version]] = large(wanted.large_send[version].is_some());
+        bytes[COALESCES[version]] = large(wanted.coalesce[version]);
+    }
     if set(adapter, OID_TCP_OFFLOAD_PARAMETERS, &bytes, true).is_some_and(|found| found != wanted) {
         violation("the offloads cannot be turned on as they were");
     }

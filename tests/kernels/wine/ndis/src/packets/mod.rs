@@ -6,6 +6,7 @@
 
 mod batch;
 mod check;
+mod coalesced;
 mod entries;
 mod pool;
 mod receive;
@@ -53,6 +54,7 @@ pub(crate) struct Outstanding {
     /// What did not come back in time, and may yet.
     missed: Mutex<Vec<Batch>>,
     pub(crate) receives: receive::Receives,
+    pub(crate) coalesced: coalesced::Counts,
     pub(crate) tap: tap::Slot,
 }
 

@@ -16,12 +16,13 @@ use ndk_abi::{ndis::*, status::*, wdm::*};
 
 use super::{
     batch::{HEADER, frames_of, pieces},
+    coalesced,
     entries::check_level,
     pool,
 };
 use crate::{
     adapter::{self, Adapter, PATIENCE, State},
-    lock,
+    lock, offload,
 };
 
 const NAME: &str = "NdisMIndicateReceiveNetBufferLists";
@@ -339,8 +340,13 @@ fn frame_of(list: &NET_BUFFER_LIST) -> Vec<u8> {
     bytes
 }
 
-/// Looks at a list of an indication; its frame.
-fn check_list(list: &NET_BUFFER_LIST, handle: NDIS_HANDLE, longest: usize) -> Vec<u8> {
+/// Looks at a list of an indication; its frame, and, if segments were joined in it, what they were.
+fn check_list(
+    list: &NET_BUFFER_LIST,
+    handle: NDIS_HANDLE,
+    longest: usize,
+    offloads: Option<offload::State>,
+) -> (Vec<u8>, Option<coalesced::Unit>) {
     if list.SourceHandle != handle {
         violation(&format!("{NAME}: SourceHandle is not the adapter's handle"));
     }
@@ -352,6 +358,8 @@ fn check_list(list: &NET_BUFFER_LIST, handle: NDIS_HANDLE, longest: usize) -> Ve
         violation(&format!("{NAME}: a list of {} NET_BUFFERs", buffers.len()));
     }
     let frame = frame_of(list);
+    let unit = coalesced::check(list, &frame, longest, offloads);
+    let longest = if unit.is_some() { coalesced::LONGEST } else { longest };
     for buffer in buffers {
         // SAFETY: a NET_BUFFER of the list.
         let length = unsafe { (*(buffer as *const NET_BUFFER)).DataLength } as usize;
@@ -362,7 +370,7 @@ fn check_list(list: &NET_BUFFER_LIST, handle: NDIS_HANDLE, longest: usize) -> Ve
             violation(&format!("{NAME}: a frame of {length} bytes, of which the MDLs describe {}", frame.len()));
         }
     }
-    frame
+    (frame, unit)
 }
 
 /// ndis/nf-ndis-ndismindicatereceivenetbufferlists: at most DISPATCH_LEVEL. With NDIS_RECEIVE_FLAGS_RESOURCES the lists are the miniport's
@@ -386,7 +394,9 @@ unsafe extern "system" fn NdisMIndicateReceiveNetBufferLists(
     let receives = &adapter.packets.receives;
     receives.enter(adapter.state());
     let may_keep = flags & NDIS_RECEIVE_FLAGS_RESOURCES == 0;
-    let longest = lock(&adapter.attributes).mtu as usize + HEADER;
+    let attributes = lock(&adapter.attributes);
+    let (longest, offloads) = (attributes.mtu as usize + HEADER, attributes.offloads);
+    drop(attributes);
     let (mut lists, tap) = (vec![], adapter.packets.tap.get());
     let mut next = first;
     while !next.is_null() {
@@ -397,9 +407,12 @@ unsafe extern "system" fn NdisMIndicateReceiveNetBufferLists(
         // SAFETY: a list that is not freed, and that the protocol has now.
         let list = unsafe { &mut *next };
         lists.push(next as usize);
-        let frame = check_list(list, handle, longest);
+        let (frame, unit) = check_list(list, handle, longest, offloads);
+        if let Some(unit) = &unit {
+            adapter.packets.coalesced.add(unit);
+        }
         if let Some(tap) = &tap {
-            tap.write(&frame);
+            tap.write(&frame, unit.as_ref());
         }
         next = list.Next;
         if may_keep {

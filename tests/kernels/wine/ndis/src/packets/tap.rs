@@ -8,6 +8,7 @@
 //! the miniport indicates go to Linux within the indication. Where the interface is full, or down, they are lost, as on a cable.
 
 use std::{
+    borrow::Cow,
     collections::VecDeque,
     sync::{Arc, Mutex},
     thread::JoinHandle,
@@ -20,7 +21,9 @@ use kernel::{
 
 use super::{
     batch::{Batch, HEADER, Info},
-    begin, finish, is_back,
+    begin,
+    coalesced::Unit,
+    finish, is_back,
     virtio::{self, VirtioHeader},
 };
 use crate::{
@@ -120,10 +123,14 @@ impl Tap {
         Ok(Self { file, bell: Owned(bell as File) })
     }
 
-    /// Hands a frame to Linux, if Linux takes it. Linux looks at its checksums.
-    pub(super) fn write(&self, frame: &[u8]) {
-        const WHOLE: [u8; virtio::HEADER] = [0; virtio::HEADER];
-        let parts = [WHOLE.as_slice(), frame].map(|part| Part { start: part.as_ptr(), length: part.len() });
+    /// Hands a frame to Linux, if Linux takes it. Linux looks at the checksums of a frame that is no unit.
+    pub(super) fn write(&self, frame: &[u8], unit: Option<&Unit>) {
+        let mut frame = Cow::Borrowed(frame);
+        let header = match unit {
+            Some(_) => virtio::to_linux(unit, frame.to_mut()),
+            None => [0; virtio::HEADER],
+        };
+        let parts = [header.as_slice(), &frame].map(|part| Part { start: part.as_ptr(), length: part.len() });
         let place = parts.as_ptr().expose_provenance();
         // SAFETY: two parts, which are read.
         let _lost = unsafe { call(Syscall::WriteV, [self.file.0 as usize, place, parts.len(), 0, 0, 0]) };

@@ -3,7 +3,10 @@
 
 use ndk_abi::ndis::*;
 
-use super::batch::{HEADER as ETHERNET, Info};
+use super::{
+    batch::{HEADER as ETHERNET, Info},
+    coalesced::Unit,
+};
 use crate::offload::{IPV4, IPV6, Offloads};
 
 /// Bytes of the header.
@@ -11,6 +14,10 @@ pub(super) const HEADER: usize = 10;
 
 const NEEDS_CSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
+const GSO_TCPV4: u8 = 1;
+const GSO_TCPV6: u8 = 4;
+/// The place of the checksum in a TCP header.
+const TCP_CHECKSUM: usize = 16;
 const IPV6_HEADER: usize = 40;
 const TCP: u8 = 6;
 
@@ -94,6 +101,35 @@ impl VirtioHeader {
             place.copy_from_slice(&checksum.to_be_bytes());
         }
     }
+}
+
+/// The header of a frame that Linux gets: of a unit, one that Linux may take for several segments, with the sum of the pseudo-header in the place of
+/// the checksum, as `frame` has it then.
+pub(super) fn to_linux(unit: Option<&Unit>, frame: &mut [u8]) -> [u8; HEADER] {
+    let Some(Unit { version, tcp, headers, mss, .. }) = unit else { return [0; HEADER] };
+    let length = frame.len() - tcp;
+    let sum = sum(&[pseudo_header(frame, *version).to_be_bytes(), (length as u16).to_be_bytes()].concat());
+    frame[tcp + TCP_CHECKSUM..tcp + TCP_CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
+    let gso_type = if *version == IPV4 { GSO_TCPV4 } else { GSO_TCPV6 };
+    let numbers = [*headers, *mss, *tcp, TCP_CHECKSUM].map(|number| (number as u16).to_le_bytes());
+    let mut header = [0; HEADER];
+    header[..2].copy_from_slice(&[NEEDS_CSUM, gso_type]);
+    header[2..].copy_from_slice(numbers.as_flattened());
+    header
+}
+
+/// Whether the checksums of IPv4 and TCP are right.
+pub(super) fn has_right_checksums(frame: &[u8], version: usize, tcp: usize) -> bool {
+    let segment = &frame[tcp..];
+    let pseudo_header = [pseudo_header(frame, version).to_be_bytes(), (segment.len() as u16).to_be_bytes()].concat();
+    let ip = version != IPV4 || sum(&frame[ETHERNET..tcp]) == 0xFFFF;
+    ip && sum(&[&pseudo_header, segment].concat()) == 0xFFFF
+}
+
+/// Bytes of the packet, by its header.
+pub(super) fn packet_length(frame: &[u8], version: usize) -> usize {
+    let (at, before) = if version == IPV4 { (ETHERNET + 2, 0) } else { (ETHERNET + 4, IPV6_HEADER) };
+    usize::from(u16::from_be_bytes([frame[at], frame[at + 1]])) + before
 }
 
 /// The sum over the addresses and the protocol, without the length.

@@ -85,8 +85,10 @@ pub(crate) unsafe fn set(data: &NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
             _ => switch(&ACTIVE, ALL, Some(false)),
         }
     } else {
-        // SAFETY: passed on to the caller.
-        let parameters = unsafe { data.InformationBuffer.cast::<NDIS_OFFLOAD_PARAMETERS>().read_unaligned() };
+        let mut parameters = NDIS_OFFLOAD_PARAMETERS::ZERO;
+        let length = size_of::<NDIS_OFFLOAD_PARAMETERS>().min(data.InformationBufferLength as usize);
+        // SAFETY: passed on to the caller; as many bytes as both have.
+        unsafe { (&raw mut parameters).cast::<u8>().copy_from(data.InformationBuffer.cast(), length) };
         let checksum = match u32::from(parameters.TCPIPv4Checksum) {
             NDIS_OFFLOAD_PARAMETERS_NO_CHANGE => None,
             NDIS_OFFLOAD_PARAMETERS_TX_RX_ENABLED | NDIS_OFFLOAD_PARAMETERS_TX_ENABLED_RX_DISABLED => Some(true),

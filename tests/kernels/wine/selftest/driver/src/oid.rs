@@ -131,7 +131,7 @@ fn set(data: &mut NDIS_OID_REQUEST_QUERY) -> NDIS_STATUS {
         OID_PNP_SET_POWER if !Fault::RefusesPower.is_planted() => 4,
         OID_NDK_SET_STATE => 1,
         OID_OFFLOAD_ENCAPSULATION => size_of::<NDIS_OFFLOAD_ENCAPSULATION>() as u32,
-        OID_TCP_OFFLOAD_PARAMETERS => size_of::<NDIS_OFFLOAD_PARAMETERS>() as u32,
+        OID_TCP_OFFLOAD_PARAMETERS => NDIS_SIZEOF_OFFLOAD_PARAMETERS_REVISION_1.into(),
         _ => return NDIS_STATUS_NOT_SUPPORTED,
     };
     if data.InformationBufferLength < length {

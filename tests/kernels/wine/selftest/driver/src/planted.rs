@@ -140,6 +140,10 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             118 => wsk::datagrams::planted::send_short_control(),
             119 => wsk::datagrams::planted::send_no_bytes(),
             120 => wsk::datagrams::planted::ask_short(),
+            121 => receive::planted::indicate_unit(receive::planted::FRAME_OF_NOTHING, 2),
+            122 => receive::planted::indicate_unit(receive::planted::SEGMENT_WITH_FIN, 2 | 1 << 16),
+            123 => receive::planted::indicate_unit(receive::planted::SEGMENT_WITHOUT_DATA, 2),
+            124 => receive::planted::indicate_unit(receive::planted::FRAME_OF_NOTHING, 1 << 16),
             _ => text.check(false, "no such violation"),
         }
     }

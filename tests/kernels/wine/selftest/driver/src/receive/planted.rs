@@ -183,6 +183,33 @@ pub(crate) unsafe fn indicate_beyond_memory() {
     }
 }
 
+/// Starts of frames: of no protocol, of a TCP segment with FIN, of one that ends with its header.
+pub(crate) const FRAME_OF_NOTHING: &[u8] = &[0; 14];
+pub(crate) const SEGMENT_WITH_FIN: &[u8] = &segment(FRAME as u16 - 14, 0x11);
+pub(crate) const SEGMENT_WITHOUT_DATA: &[u8] = &segment(40, 0x10);
+
+/// Headers of Ethernet, IPv4 and TCP.
+const fn segment(length: u16, flags: u8) -> [u8; 54] {
+    let mut frame = [0; 54];
+    (frame[12], frame[14], frame[23]) = (0x08, 0x45, 6);
+    [frame[16], frame[17]] = length.to_be_bytes();
+    (frame[46], frame[47]) = (0x50, flags);
+    frame
+}
+
+/// A list with this information of receive segment coalescing.
+pub(crate) unsafe fn indicate_unit(start: &[u8], info: usize) {
+    let length = if start == SEGMENT_WITHOUT_DATA { start.len() as u32 } else { FRAME };
+    let first = chain(0..1, length);
+    // SAFETY: wrong on purpose; the list's memory is longer.
+    unsafe {
+        MEMORIES.load(Ordering::Relaxed).copy_from(start.as_ptr(), start.len());
+        (*first).NetBufferListInfo[TcpRecvSegCoalesceInfo] = core::ptr::without_provenance_mut(info);
+        indicate_wrongly(first, 0, RESOURCES);
+        (*first).NetBufferListInfo[TcpRecvSegCoalesceInfo] = core::ptr::null_mut();
+    }
+}
+
 pub(crate) unsafe fn change_frame() {
     let memory = MEMORIES.load(Ordering::Relaxed);
     // SAFETY: wrong on purpose.
