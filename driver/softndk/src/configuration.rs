@@ -102,6 +102,8 @@ fn offloads(key: &Key) -> Set {
         .with(Set::TCP_CHECKSUM_IPV6, number!(key, keywords::TCP_CHECKSUM_IPV6) & TRANSMIT != 0)
         .with(Set::LARGE_SEND_IPV4, flag!(key, keywords::LSO_V2_IPV4))
         .with(Set::LARGE_SEND_IPV6, flag!(key, keywords::LSO_V2_IPV6))
+        .with(Set::COALESCE_IPV4, flag!(key, keywords::RSC_IPV4))
+        .with(Set::COALESCE_IPV6, flag!(key, keywords::RSC_IPV6))
 }
 
 /// Reads only `*NetworkDirect`, whose present value OID_NDK_SET_STATE checks.

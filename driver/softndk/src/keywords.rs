@@ -31,6 +31,9 @@ pub(crate) const TCP_CHECKSUM_IPV6: Number = Number { name: "*TCPChecksumOffload
 /// Whether an adapter with a cable divides large TCP segments.
 pub(crate) const LSO_V2_IPV4: Flag = Flag { name: "*LsoV2IPv4", default: true };
 pub(crate) const LSO_V2_IPV6: Flag = Flag { name: "*LsoV2IPv6", default: true };
+/// Whether an adapter with a cable joins received TCP segments.
+pub(crate) const RSC_IPV4: Flag = Flag { name: "*RscIPv4", default: true };
+pub(crate) const RSC_IPV6: Flag = Flag { name: "*RscIPv6", default: true };
 /// The adapter's Ethernet address, which NdisReadNetworkAddress reads.
 #[allow(dead_code, reason = "only the INF names the keyword")]
 pub(crate) const NETWORK_ADDRESS: &str = "NetworkAddress";

@@ -1,5 +1,5 @@
-//! The task offloads of an adapter with a cable: the checksums of IPv4 headers and of TCP, and large sends of TCP (LSOv2). Crate `task-offload` does
-//! them, as the cable copies a frame. Keywords say which are on when the adapter starts; OID_TCP_OFFLOAD_PARAMETERS turns each on and off,
+//! The task offloads of an adapter with a cable: the checksums of IPv4 headers and of TCP that are sent, large sends of TCP (LSOv2), and receive segment
+//! coalescing (RSC). Crate `task-offload` does them. Keywords say which are on when the adapter starts; OID_TCP_OFFLOAD_PARAMETERS turns each on and off,
 //! OID_OFFLOAD_ENCAPSULATION all of a version of IP.
 
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -11,6 +11,7 @@ use ndk_abi::{
         NDIS_OFFLOAD_PARAMETERS_LSOV2_DISABLED, NDIS_OFFLOAD_PARAMETERS_LSOV2_ENABLED,
         NDIS_OFFLOAD_PARAMETERS_NO_CHANGE, NDIS_OFFLOAD_PARAMETERS_RX_ENABLED_TX_DISABLED,
         NDIS_OFFLOAD_PARAMETERS_TX_ENABLED_RX_DISABLED, NDIS_OFFLOAD_PARAMETERS_TX_RX_DISABLED,
+        NDIS_OFFLOAD_PARAMETERS_REVISION_3, NDIS_OFFLOAD_PARAMETERS_RSC_DISABLED, NDIS_OFFLOAD_PARAMETERS_RSC_ENABLED,
         NDIS_OFFLOAD_PARAMETERS_TX_RX_ENABLED, NDIS_OFFLOAD_REVISION_4, NDIS_OFFLOAD_SET_NO_CHANGE,
         NDIS_OFFLOAD_SET_OFF, NDIS_OFFLOAD_SET_ON, NDIS_OFFLOAD_SUPPORTED, NDIS_SIZEOF_NDIS_OFFLOAD_REVISION_4,
     },
@@ -22,6 +23,9 @@ use zerocopy::FromZeros;
 pub(crate) const MAX_OFFLOAD_SIZE: u32 = 0xFFFF;
 /// The fewest segments of a large send.
 const MIN_SEGMENTS: u32 = 2;
+
+const _: () = assert!(NDIS_OFFLOAD_PARAMETERS_RSC_DISABLED == NDIS_OFFLOAD_PARAMETERS_LSOV2_DISABLED);
+const _: () = assert!(NDIS_OFFLOAD_PARAMETERS_RSC_ENABLED == NDIS_OFFLOAD_PARAMETERS_LSOV2_ENABLED);
 
 /// Offloads.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,13 +41,25 @@ impl Set {
     /// Large sends over IPv4, and over IPv6.
     pub(crate) const LARGE_SEND_IPV4: Self = Self(1 << 3);
     pub(crate) const LARGE_SEND_IPV6: Self = Self(1 << 4);
+    /// Receive segment coalescing over IPv4, and over IPv6.
+    pub(crate) const COALESCE_IPV4: Self = Self(1 << 5);
+    pub(crate) const COALESCE_IPV6: Self = Self(1 << 6);
     /// All that the adapter can do.
-    const ALL: Self = Self(0x1F);
-    const IPV4: Self = Self(Self::IPV4_CHECKSUM.0 | Self::TCP_CHECKSUM_IPV4.0 | Self::LARGE_SEND_IPV4.0);
-    const IPV6: Self = Self(Self::TCP_CHECKSUM_IPV6.0 | Self::LARGE_SEND_IPV6.0);
+    const ALL: Self = Self(0x7F);
+    /// What a transport need not have asked for: no unit is indicated before a transport wants units ("Indicating Coalesced Segments").
+    const UNASKED: Self = Self(Self::ALL.0 & !(Self::COALESCE_IPV4.0 | Self::COALESCE_IPV6.0));
+    const IPV4: Self = Self(
+        Self::IPV4_CHECKSUM.0 | Self::TCP_CHECKSUM_IPV4.0 | Self::LARGE_SEND_IPV4.0 | Self::COALESCE_IPV4.0,
+    );
+    const IPV6: Self = Self(Self::TCP_CHECKSUM_IPV6.0 | Self::LARGE_SEND_IPV6.0 | Self::COALESCE_IPV6.0);
 
     pub(crate) const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
+    }
+
+    /// Whether segments of either version of IP are coalesced.
+    pub(crate) const fn coalesces(self) -> bool {
+        self.has(Self::COALESCE_IPV4) || self.has(Self::COALESCE_IPV6)
     }
 
     #[must_use]
@@ -74,6 +90,7 @@ impl Set {
         offload.Checksum.IPv6Transmit = [encapsulation(ipv6 != 0), ipv6 | options(ipv6 != 0)];
         offload.LsoV2.IPv4 = large(Self::LARGE_SEND_IPV4);
         offload.LsoV2.IPv6 = [kind, most, least, options(self.has(Self::LARGE_SEND_IPV6))];
+        offload.Rsc = [self.has(Self::COALESCE_IPV4).into(), self.has(Self::COALESCE_IPV6).into(), 0, 0];
         offload
     }
 }
@@ -100,7 +117,7 @@ impl Offloads {
     /// Turns these on, in the initialisation of an adapter with a cable.
     pub(crate) fn start(&self, configured: Set) {
         self.configured.store(configured.0, Ordering::Relaxed);
-        self.active.store(Set::ALL.0, Ordering::Relaxed);
+        self.active.store(Set::UNASKED.0, Ordering::Relaxed);
     }
 
     /// The offloads that are on.
@@ -131,9 +148,15 @@ impl Offloads {
                 _ => return Err(NDIS_STATUS_INVALID_DATA),
             }
         }
-        for (set, setting) in
-            [(Set::LARGE_SEND_IPV4, parameters.LsoV2IPv4), (Set::LARGE_SEND_IPV6, parameters.LsoV2IPv6)]
-        {
+        let has_rsc = parameters.Header.Revision >= NDIS_OFFLOAD_PARAMETERS_REVISION_3;
+        let [rsc_ipv4, rsc_ipv6] = if has_rsc { [parameters.RscIPv4, parameters.RscIPv6] } else { [0; 2] };
+        for (set, setting) in [
+            (Set::LARGE_SEND_IPV4, parameters.LsoV2IPv4),
+            (Set::LARGE_SEND_IPV6, parameters.LsoV2IPv6),
+            (Set::COALESCE_IPV4, rsc_ipv4),
+            (Set::COALESCE_IPV6, rsc_ipv6),
+        ] {
+            // RSC's settings have the numbers of LSO's.
             match u32::from(setting) {
                 NDIS_OFFLOAD_PARAMETERS_NO_CHANGE => {}
                 NDIS_OFFLOAD_PARAMETERS_LSOV2_ENABLED => on = on.with(set, true),

@@ -14,8 +14,8 @@ use ndk_abi::{
         NDIS_NDK_CONNECTION_ENTRY, NDIS_NDK_CONNECTIONS, NDIS_NDK_CONNECTIONS_REVISION_1,
         NDIS_NDK_LOCAL_ENDPOINT_ENTRY, NDIS_NDK_LOCAL_ENDPOINTS, NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1,
         NDIS_NDK_STATISTICS_INFO, NDIS_NDK_STATISTICS_INFO_REVISION_1, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT,
-        NDIS_OID_REQUEST, NDIS_SIZEOF_INTERRUPT_MODERATION_PARAMETERS_REVISION_1,
-        NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1, NDIS_SIZEOF_STATISTICS_INFO_REVISION_1, NDIS_STATISTICS_INFO,
+        NDIS_OFFLOAD_PARAMETERS, NDIS_OID_REQUEST, NDIS_SIZEOF_INTERRUPT_MODERATION_PARAMETERS_REVISION_1,
+        NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1, NDIS_SIZEOF_OFFLOAD_PARAMETERS_REVISION_1, NDIS_SIZEOF_STATISTICS_INFO_REVISION_1, NDIS_STATISTICS_INFO,
         NDIS_STATISTICS_INFO_REVISION_1, NdisInterruptModerationNotSupported, NdisRequestQueryInformation,
         NdisRequestQueryStatistics, NdisRequestSetInformation, OID_802_3_CURRENT_ADDRESS, OID_802_3_MAXIMUM_LIST_SIZE,
         OID_802_3_MULTICAST_LIST, OID_802_3_PERMANENT_ADDRESS, OID_GEN_CURRENT_LOOKAHEAD,
@@ -24,7 +24,7 @@ use ndk_abi::{
         OID_GEN_STATISTICS, OID_GEN_TRANSMIT_BLOCK_SIZE, OID_GEN_TRANSMIT_BUFFER_SPACE, OID_GEN_VENDOR_DESCRIPTION,
         OID_GEN_VENDOR_DRIVER_VERSION, OID_GEN_VENDOR_ID, OID_GEN_XMIT_OK, OID_NDK_CONNECTIONS,
         OID_NDK_LOCAL_ENDPOINTS, OID_NDK_SET_STATE, OID_NDK_STATISTICS, OID_OFFLOAD_ENCAPSULATION, OID_PNP_QUERY_POWER,
-        OID_PNP_SET_POWER, OID_TCP_OFFLOAD_PARAMETERS,
+        OID_PNP_SET_POWER, OID_TCP_OFFLOAD_PARAMETERS, OID_TCP_RSC_STATISTICS,
     },
     sockaddr::SOCKADDR_INET,
     status::{
@@ -45,7 +45,7 @@ use crate::{
 };
 
 /// OID_GEN_SUPPORTED_LIST. NDIS answers some of these from the general attributes; this module answers the others.
-pub(crate) static SUPPORTED_OIDS: [u32; 27] = [
+pub(crate) static SUPPORTED_OIDS: [u32; 28] = [
     OID_GEN_CURRENT_LOOKAHEAD,
     OID_GEN_CURRENT_PACKET_FILTER,
     OID_GEN_INTERRUPT_MODERATION,
@@ -73,11 +73,12 @@ pub(crate) static SUPPORTED_OIDS: [u32; 27] = [
     OID_NDK_LOCAL_ENDPOINTS,
     OID_OFFLOAD_ENCAPSULATION,
     OID_TCP_OFFLOAD_PARAMETERS,
+    OID_TCP_RSC_STATISTICS,
 ];
 
-/// [`SUPPORTED_OIDS`] without its last two, which an adapter without a cable does not support.
+/// [`SUPPORTED_OIDS`] without its last three, which an adapter without a cable does not support.
 pub(crate) fn without_offloads() -> &'static [u32] {
-    SUPPORTED_OIDS.split_last_chunk::<2>().map_or(&[], |(others, _)| others)
+    SUPPORTED_OIDS.split_last_chunk::<3>().map_or(&[], |(others, _)| others)
 }
 
 /// OID_GEN_VENDOR_ID of a vendor to which IEEE has assigned no number.
@@ -172,6 +173,7 @@ fn query(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
         OID_802_3_MAXIMUM_LIST_SIZE => buffer.answer_number(MULTICAST_LIST_SIZE),
         OID_PNP_QUERY_POWER => Ok(()),
         OID_NDK_STATISTICS => rdma_statistics(adapter, buffer),
+        OID_TCP_RSC_STATISTICS => coalesced(adapter, buffer),
         OID_NDK_CONNECTIONS => connections(adapter, buffer),
         OID_NDK_LOCAL_ENDPOINTS => local_endpoints(adapter, buffer),
         _ => Err(NDIS_STATUS_NOT_SUPPORTED),
@@ -220,7 +222,7 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
             tell_offloads(adapter)
         }
         OID_TCP_OFFLOAD_PARAMETERS if adapter.cable().is_some() => {
-            adapter.offloads.set_parameters(&buffer.take_structure()?)?;
+            adapter.offloads.set_parameters(&buffer.take_parameters()?)?;
             tell_offloads(adapter)
         }
         // The virtual link has no parameters, and the adapter no interrupts.
@@ -233,6 +235,12 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
 fn tell_offloads(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
     attributes::indicate_offloads(adapter.miniport(), adapter.offloads.current());
     Ok(())
+}
+
+/// OID_TCP_RSC_STATISTICS, of an adapter with a cable.
+fn coalesced(adapter: &Adapter, buffer: &mut Buffer) -> Result<(), NDIS_STATUS> {
+    let cable = adapter.cable().ok_or(NDIS_STATUS_NOT_SUPPORTED)?;
+    buffer.answer(cable.coalesced().as_bytes())
 }
 
 /// OID_NDK_STATISTICS. <= DISPATCH_LEVEL, any number at a time: takes no lock.
@@ -459,6 +467,15 @@ impl Buffer {
     fn take_structure<T: FromBytes>(&mut self) -> Result<T, NDIS_STATUS> {
         let bytes = self.take(size_of::<T>() as u32)?;
         T::read_from_bytes(bytes).map_err(|_| NDIS_STATUS_INVALID_LENGTH)
+    }
+
+    /// NDIS_OFFLOAD_PARAMETERS. The members that the buffer does not have are 0, which changes nothing.
+    fn take_parameters(&mut self) -> Result<NDIS_OFFLOAD_PARAMETERS, NDIS_STATUS> {
+        let most = size_of::<NDIS_OFFLOAD_PARAMETERS>() as u32;
+        let bytes = self.take(self.length.clamp(NDIS_SIZEOF_OFFLOAD_PARAMETERS_REVISION_1.into(), most))?;
+        let mut parameters = NDIS_OFFLOAD_PARAMETERS::new_zeroed();
+        parameters.as_mut_bytes().iter_mut().zip(bytes).for_each(|(member, byte)| *member = *byte);
+        Ok(parameters)
     }
 
     fn take_number(&mut self) -> Result<u32, NDIS_STATUS> {

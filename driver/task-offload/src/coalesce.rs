@@ -158,6 +158,12 @@ impl Unit {
         self.segments
     }
 
+    /// Bytes of the unit's payload.
+    #[must_use]
+    pub const fn payload(&self) -> usize {
+        self.payload
+    }
+
     /// Bytes of the unit's frame.
     #[must_use]
     pub const fn length(&self) -> usize {

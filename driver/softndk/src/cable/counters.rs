@@ -89,6 +89,18 @@ pub(super) struct LastError {
     pub(super) when: u32,
 }
 
+/// Received segments that became one (OID_TCP_RSC_STATISTICS).
+#[derive(Default)]
+pub(super) struct Coalesced {
+    pub(super) packets: Count,
+    /// Bytes of payload.
+    pub(super) octets: Count,
+    /// Units.
+    pub(super) events: Count,
+    /// Units that a segment of theirs ended, for another reason than the length of a packet.
+    pub(super) aborts: Count,
+}
+
 pub(super) struct Counters {
     /// By the peers' places in the list.
     pub(super) peers: Slice<PeerCounts, Windows>,
@@ -98,6 +110,7 @@ pub(super) struct Counters {
     pub(super) frames_in: Count,
     pub(super) lost_out: Losses,
     pub(super) lost_in: Losses,
+    pub(super) coalesced: Coalesced,
     error: SpinLock<Option<LastError>, Windows>,
 }
 
@@ -109,6 +122,7 @@ impl Counters {
             frames_in: Count::default(),
             lost_out: Losses::default(),
             lost_in: Losses::default(),
+            coalesced: Coalesced::default(),
             error: SpinLock::<_, Windows>::new(None),
         })
     }

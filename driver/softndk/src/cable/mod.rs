@@ -3,7 +3,7 @@
 //! `transmit` copies each frame, or the segments of a large send (`task`), behind a VXLAN header and queues the datagrams, for each peer that is to
 //! have them; `waiting` has the lists for which there is no room yet. `receive` copies the frame of each
 //! datagram into a list of NDIS's, and queues the list. A run of the cable's deferred call gives the datagrams to Winsock Kernel, and indicates the
-//! lists. The adapter has a cable if its parameters name peers. The cable's socket is bound to `CableLocal`; the link is up while another interface
+//! lists, TCP segments that follow one another as one (`unit`). The adapter has a cable if its parameters name peers. The cable's socket is bound to `CableLocal`; the link is up while another interface
 //! of this machine has that address (`opener`). Without a network, `patch` joins two adapters of one machine. `show` answers IOCTL_SOFTNDK_CABLE.
 #![expect(unsafe_code, reason = "frames of NDIS, and the callback of Winsock Kernel")]
 
@@ -15,6 +15,7 @@ mod receive;
 mod show;
 mod task;
 mod transmit;
+mod unit;
 mod waiting;
 
 use core::{
@@ -68,6 +69,8 @@ use waiting::Waiting;
 const SENDS_PER_RUN: usize = 64;
 /// Lists that waited for slots with which one run goes on.
 const LISTS_PER_RUN: usize = 64;
+/// Received frames that one run indicates.
+const RECEIVES_PER_RUN: usize = 64;
 
 /// Bytes in an IPv4 and in an IPv6 header, and in a UDP header.
 const IPV4: u32 = 20;
@@ -401,27 +404,36 @@ impl Cable {
         }
     }
 
-    /// Indicates the queued lists: at most all that there are.
-    fn indicate(&self) {
-        let chain = self.receive.queued();
+    /// Indicates queued lists.
+    fn indicate(this: &Arc<Self, Windows>) {
+        let (chain, has_more) = this.receive.queued(RECEIVES_PER_RUN);
         let count = chain.count();
         if count == 0 {
             return;
         }
+        if has_more {
+            Deferred::schedule(this);
+        }
         // NDIS may return the last list within the indication, which a pause has to wait for too.
-        self.traffic.hold();
-        let free = if self.traffic.is_paused() {
-            self.counters.lost_in.paused.add(count.into());
+        this.traffic.hold();
+        let free = if this.traffic.is_paused() {
+            this.counters.lost_in.paused.add(count.into());
             Some(chain)
         } else {
-            self.counters.frames_in.add(count.into());
-            self.receive.indicate(chain)
+            this.counters.frames_in.add(count.into());
+            let offloads = this.offloads.current();
+            let chain = if offloads.coalesces() {
+                // SAFETY: lists that were queued, and that this run has taken.
+                unsafe { unit::coalesce(chain, offloads, &this.counters.coalesced) }
+            } else {
+                chain
+            };
+            this.receive.indicate(chain)
         };
         if let Some(chain) = free {
-            self.receive.free(chain);
-            self.traffic.end(count);
+            this.traffic.end(this.receive.free(chain));
         }
-        self.traffic.end(1);
+        this.traffic.end(1);
     }
 
     /// Takes lists back that NDIS returns. IRQL <= DISPATCH.
@@ -431,9 +443,7 @@ impl Cable {
     pub(crate) unsafe fn take_back(&self, lists: *mut NET_BUFFER_LIST) {
         // SAFETY: by contract.
         let chain = unsafe { receive::returned(lists) };
-        let count = chain.count();
-        self.receive.free(chain);
-        self.traffic.end(count);
+        self.traffic.end(self.receive.free(chain));
     }
 
     /// Queues the frame of a datagram of `length` bytes, which `read` copies, for an indication, or drops it. A stranger's datagram takes
@@ -509,7 +519,7 @@ impl RunDeferred<Windows> for Cable {
     }
 
     fn run(this: &Arc<Self, Windows>, _: &Dispatch<'_>) {
-        this.indicate();
+        Self::indicate(this);
         Self::transmit(this);
         Self::resume(this);
     }

@@ -2,7 +2,7 @@
 //!
 //! The callback of Winsock Kernel, or the run of a patch cable's other end, copies each datagram into a free list, and queues the list. A deferred
 //! call indicates the queued lists to NDIS: not the callback, which may run deep in TCP/IP's stack. Each queued or indicated list counts in
-//! `Traffic`, so a pause waits for them.
+//! `Traffic`, so a pause waits for them. Segments that were joined (`unit`) are indicated as one list, which the others follow back to the free ones.
 #![expect(unsafe_code, reason = "lists that NDIS has by pointer, and datagrams of Winsock Kernel")]
 
 use core::ptr::null_mut;
@@ -21,7 +21,7 @@ use vxlan::{header::HEADER, vtep::Dropped};
 use wdk_sys::ntddk::{IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool};
 use zerocopy::network_endian::U16 as EtherType;
 
-use super::counters::Lost;
+use super::{counters::Lost, unit};
 use crate::{lists::Chain, ndis, ndis::Handle, platform::Windows};
 
 /// Frames that wait for NDIS, or are with NDIS, at a time. A frame that finds no list is dropped.
@@ -33,26 +33,29 @@ const LOW: usize = LISTS / 8;
 /// The tag of the pool of lists.
 const TAG: u32 = u32::from_le_bytes(*b"SNdk");
 
-/// A list, its MDL, and the memory that the MDL describes.
-struct Entry {
+/// A list, its MDL, the memory that the MDL describes, and an MDL for the part of the memory that is a unit's.
+pub(super) struct Entry {
     list: *mut NET_BUFFER_LIST,
-    mdl: *mut MDL,
+    pub(super) mdl: *mut MDL,
+    pub(super) part: *mut MDL,
     memory: Slice<u8, Windows>,
 }
 
 impl Entry {
     /// No list.
     const fn none() -> Self {
-        Self { list: null_mut(), mdl: null_mut(), memory: Slice::empty() }
+        Self { list: null_mut(), mdl: null_mut(), part: null_mut(), memory: Slice::empty() }
     }
 
     fn new(pool: NDIS_HANDLE, length: usize) -> Result<Self, OutOfMemory> {
         let mut entry = Self { memory: Slice::filled(length, 0)?, ..Self::none() };
         let memory = entry.memory.as_mut_ptr().cast();
-        // SAFETY: non-paged memory that `entry` keeps.
-        entry.mdl = unsafe { IoAllocateMdl(memory, length as u32, 0, 0, null_mut()) }.cast();
-        if entry.mdl.is_null() {
-            return Err(OutOfMemory);
+        for mdl in [&mut entry.mdl, &mut entry.part] {
+            // SAFETY: non-paged memory that `entry` keeps.
+            *mdl = unsafe { IoAllocateMdl(memory, length as u32, 0, 0, null_mut()) }.cast();
+            if mdl.is_null() {
+                return Err(OutOfMemory);
+            }
         }
         // SAFETY: the MDL of non-paged memory, just allocated.
         unsafe { MmBuildMdlForNonPagedPool(entry.mdl.cast()) };
@@ -68,9 +71,11 @@ impl Drop for Entry {
             // SAFETY: allocated by `new`, freed once; NDIS has returned the list.
             unsafe { ndis::NdisFreeNetBufferList(self.list) };
         }
-        if !self.mdl.is_null() {
-            // SAFETY: as above.
-            unsafe { IoFreeMdl(self.mdl.cast()) };
+        for mdl in [self.mdl, self.part] {
+            if !mdl.is_null() {
+                // SAFETY: as above.
+                unsafe { IoFreeMdl(mdl.cast()) };
+            }
         }
     }
 }
@@ -143,6 +148,8 @@ impl Receive {
         }
         let mut free = Chain::empty();
         for entry in entries.iter() {
+            // SAFETY: a list of its own; the entries do not move any more.
+            unsafe { (*entry.list).MiniportReserved = [(&raw const *entry).cast_mut().cast(), null_mut()] };
             // SAFETY: a list of its own, which no chain has yet.
             free.append(unsafe { Chain::of(entry.list) });
         }
@@ -223,17 +230,35 @@ impl Receive {
     /// Gives a list back that is not used.
     pub(super) fn give_back(&self, taken: Taken) {
         // SAFETY: a single list, which the caller owns.
-        self.free(unsafe { Chain::of(taken.0) });
+        self.free.lock().append(unsafe { Chain::of(taken.0) });
     }
 
-    /// Takes the queued lists.
-    pub(super) fn queued(&self) -> Chain {
-        core::mem::replace(&mut *self.queued.lock(), Chain::empty())
+    /// Takes the oldest queued lists, at most `most`; whether there are more.
+    pub(super) fn queued(&self, most: usize) -> (Chain, bool) {
+        let mut queued = self.queued.lock();
+        let mut chain = Chain::empty();
+        while chain.count < most
+            && let Some(list) = queued.pop()
+        {
+            // SAFETY: a single list, which is owned.
+            chain.append(unsafe { Chain::of(list) });
+        }
+        (chain, queued.count > 0)
     }
 
-    /// Makes lists free.
-    pub(super) fn free(&self, chain: Chain) {
-        self.free.lock().append(chain);
+    /// Makes lists free, and those of the other segments of units; how many.
+    pub(super) fn free(&self, mut chain: Chain) -> u32 {
+        let mut all = Chain::empty();
+        while let Some(list) = chain.pop() {
+            // SAFETY: a list of this module's, which is owned.
+            let others = unsafe { unit::take_apart(list) };
+            // SAFETY: as above; `pop` has unlinked the list.
+            all.append(unsafe { Chain::of(list) });
+            all.append(others);
+        }
+        let count = all.count();
+        self.free.lock().append(all);
+        count
     }
 
     /// Indicates lists to NDIS, at DISPATCH_LEVEL. Returns them if they are free again already.
@@ -246,6 +271,25 @@ impl Receive {
             ndis::NdisMIndicateReceiveNetBufferLists(self.miniport.0, chain.first, 0, chain.count(), flags);
         }
         is_low.then_some(chain)
+    }
+}
+
+/// The entry of a list.
+///
+/// # Safety
+/// A list of this module's, which the caller owns.
+pub(super) unsafe fn entry<'a>(list: *mut NET_BUFFER_LIST) -> &'a Entry {
+    // SAFETY: by contract.
+    let [entry, _] = unsafe { (*list).MiniportReserved };
+    // SAFETY: set by `Receive::new`, whose entries live as long as their lists.
+    unsafe { &*entry.cast::<Entry>() }
+}
+
+impl Entry {
+    /// The address of the memory.
+    pub(super) fn memory(&self) -> *mut u8 {
+        // SAFETY: the MDL of non-paged memory, which has its address.
+        unsafe { (*self.mdl).MappedSystemVa }.cast()
     }
 }
 

@@ -1,7 +1,11 @@
-//! The answer to IOCTL_SOFTNDK_CABLE. PASSIVE_LEVEL; a lock is held for one entry at a time.
+//! The answers to IOCTL_SOFTNDK_CABLE and OID_TCP_RSC_STATISTICS. PASSIVE_LEVEL; a lock is held for one entry at a time.
 
 use ndk_abi::{
     describe::ZeroInit,
+    ndis::{
+        NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_RSC_STATISTICS_INFO, NDIS_RSC_STATISTICS_REVISION_1,
+        NDIS_SIZEOF_RSC_STATISTICS_REVISION_1,
+    },
     sockaddr::SOCKADDR_INET,
     softndk_ioctl::{
         SOFTNDK_CABLE, SOFTNDK_CABLE_FDB, SOFTNDK_CABLE_PEER, SOFTNDK_CABLE_PEERS, SOFTNDK_CABLE_PRESENT,
@@ -11,7 +15,11 @@ use ndk_abi::{
 };
 use vxlan::{fdb::CAPACITY, peers::MAX_PEERS, vtep::Dropped};
 
-use super::{Cable, counters::Counters, seconds};
+use super::{
+    Cable,
+    counters::{Coalesced, Counters},
+    seconds,
+};
 
 const _: () = assert!(SOFTNDK_CABLE_PEERS as usize == MAX_PEERS && SOFTNDK_CABLE_FDB as usize == CAPACITY);
 
@@ -54,6 +62,23 @@ impl Cable {
             OutNotMapped: lost_out.not_mapped.read(),
             OutNotSent: lost_out.not_sent.read(),
             ..ZeroInit::ZERO
+        }
+    }
+
+    /// OID_TCP_RSC_STATISTICS.
+    pub(crate) fn coalesced(&self) -> NDIS_RSC_STATISTICS_INFO {
+        let Coalesced { packets, octets, events, aborts } = &self.counters.coalesced;
+        NDIS_RSC_STATISTICS_INFO {
+            Header: NDIS_OBJECT_HEADER::new(
+                NDIS_OBJECT_TYPE_DEFAULT,
+                NDIS_RSC_STATISTICS_REVISION_1,
+                NDIS_SIZEOF_RSC_STATISTICS_REVISION_1,
+            ),
+            Padding0: [0; 4],
+            CoalescedPkts: packets.read(),
+            CoalescedOctets: octets.read(),
+            CoalesceEvents: events.read(),
+            Aborts: aborts.read(),
         }
     }
 

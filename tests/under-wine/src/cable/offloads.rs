@@ -1,4 +1,4 @@
-//! TCP/IP of Linux leaves checksums and large segments to the adapter, if the keywords say so. The adapter has the stand-in for Winsock Kernel make
+//! TCP/IP of Linux leaves checksums and large segments to the adapter, and gets received segments as one, if the keywords say so. The adapter has the stand-in for Winsock Kernel make
 //! datagrams of messages, by UDP segmentation of Linux. tshark judges the frames on the network.
 
 use std::path::PathBuf;
@@ -12,8 +12,15 @@ use super::{
 use crate::session::Session;
 
 const MTU: u32 = 1500;
-const KEYWORDS: [&str; 5] =
-    ["*IPChecksumOffloadIPv4", "*TCPChecksumOffloadIPv4", "*TCPChecksumOffloadIPv6", "*LsoV2IPv4", "*LsoV2IPv6"];
+const KEYWORDS: [&str; 7] = [
+    "*IPChecksumOffloadIPv4",
+    "*TCPChecksumOffloadIPv4",
+    "*TCPChecksumOffloadIPv6",
+    "*LsoV2IPv4",
+    "*LsoV2IPv6",
+    "*RscIPv4",
+    "*RscIPv6",
+];
 
 /// Turns the adapter's on or off, for the next start.
 pub(super) fn turn(session: &mut Session, on: bool) -> Result<()> {
@@ -41,8 +48,13 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
             let judged = sent.and_then(|(file, _)| are_right(&file));
             tally.check(&format!("{what} a stream to {address} is of right segments"), judged);
         }
+        for address in [OURS.address(), format!("[{}]", OURS.address_v6())] {
+            let received = stream_at(&program(), &LINUX, &OURS, &format!("{address}:5001"), 16 * MEBIBYTE).map(|_| ());
+            tally.check(&format!("{what} a stream from {address}'s peer is whole"), received);
+        }
         let report = session.unload()?;
         tally.check(&format!("{what} softndk.sys leaves nothing"), is_clean(&report));
+        tally.check(&format!("{what} received segments are joined as much"), joined(&session, on));
         tally.check(&format!("{what} TCP/IP leaves as much to it"), left(&session, on));
         let divides = messages(&session, "divided").and_then(|count| {
             ensure!((count > 100) == on, "{count} lists had a message of several datagrams");
@@ -75,6 +87,17 @@ fn are_right(file: &PathBuf) -> Result<()> {
     let good = frames(file, "vxlan && tcp.checksum.status == 1 && !(ip.checksum.status == 0)")?;
     let long = frames(file, &format!("frame.len > {}", MTU + 14))?;
     ensure!(segments > 5000 && good == segments && long == 0, "{segments} segments, {good} right, {long} too long");
+    Ok(())
+}
+
+/// What the stand-in for NDIS has seen: units, and their segments, or none of them.
+fn joined(session: &Session, on: bool) -> Result<()> {
+    let log = session.log()?;
+    let line = log.lines().rev().find_map(|line| line.split_once("ndis: coalesced: "));
+    let (_, counts) = line.context("the stand-in does not say what was coalesced")?;
+    let counts = counts.split(' ').map_while(|count| count.parse().ok()).collect::<Vec<u64>>();
+    let [units, segments] = counts[..] else { anyhow::bail!("not two numbers: {counts:?}") };
+    ensure!((units > 100) == on && segments >= 2 * units, "{units} units, {segments} segments");
     Ok(())
 }
 

@@ -6,7 +6,8 @@ use super::file::Inf;
 use super::install::INSTALL;
 use super::keywords::{
     ADDRESSES, CABLE_LOCAL, CABLE_PEERS, CABLE_PORT, CABLE_VNI, CRC, GROUPS, IP_CHECKSUM_IPV4, JUMBO_PACKET,
-    LSO_V2_IPV4, LSO_V2_IPV6, NETWORK_ADDRESS, NETWORK_DIRECT, SEND_TIMEOUT, TCP_CHECKSUM_IPV4, TCP_CHECKSUM_IPV6,
+    LSO_V2_IPV4, LSO_V2_IPV6, NETWORK_ADDRESS, NETWORK_DIRECT, RSC_IPV4, RSC_IPV6, SEND_TIMEOUT, TCP_CHECKSUM_IPV4,
+    TCP_CHECKSUM_IPV6,
 };
 use super::named;
 
@@ -98,7 +99,7 @@ pub(super) fn of_the_driver(inf: &Inf) -> Vec<String> {
     let mut wanted = BTreeMap::from([(TECHNOLOGY, "1")]);
     wanted.extend([ADDRESSES, CABLE_LOCAL, CABLE_PEERS, GROUPS, NETWORK_ADDRESS].map(|text| (text, "")));
     wanted.extend(numbers.iter().map(|(name, [default, ..])| (*name, &**default)));
-    let flags = [NETWORK_DIRECT, CRC, LSO_V2_IPV4, LSO_V2_IPV6];
+    let flags = [NETWORK_DIRECT, CRC, LSO_V2_IPV4, LSO_V2_IPV6, RSC_IPV4, RSC_IPV6];
     wanted.extend(flags.iter().map(|flag| (flag.name, digit(flag.default))));
     // For received frames too there are 2 and 3 ("Using Registry Values to Enable and Disable Task Offloading"), which nothing here does.
     let checksums = [IP_CHECKSUM_IPV4, TCP_CHECKSUM_IPV4, TCP_CHECKSUM_IPV6].map(|number| number.name);
