@@ -32,7 +32,7 @@ impl<H: Host> Device<H> {
         File::new(self.state.clone(), self.contexts.clone(), process)
     }
 
-    /// The host given to [`Device::new`].
+    /// The host that the device was made with.
     pub fn host(&self) -> &H {
         &self.state.host
     }

@@ -1,4 +1,4 @@
-//! Diagnostic requests, about the whole driver. Any file can send them at any time, also while other requests are stuck.
+//! Diagnostic requests, about an adapter, and the memory of the driver. Any file can send them at any time, also while other requests are stuck.
 //!
 //! They change nothing, allocate nothing, and keep no reference. They take only the locks of the tables, each for one entry. One request
 //! returns a bounded part of a list; the program asks for the next part from where the last one ended.

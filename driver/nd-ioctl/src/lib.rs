@@ -1,7 +1,7 @@
 //! The control device of SoftNDK: the kernel side of the published ND IOCTL protocol and of SoftNDK's own control codes for posts and
 //! polls. The crate is a consumer of an NDK provider.
 //!
-//! The host makes one [`Device`] for each adapter and one [`File`] for each open of `\\.\SoftNdk`. It passes each request to
+//! The host makes one [`Device`] for each adapter and one [`File`] for each open of its device. It passes each request to
 //! [`File::dispatch`], calls [`File::cancel`] in each cancel routine, and [`File::cleanup`] when the last handle is closed.
 //!
 //! Nothing that a program sends is trusted: the provider context, the generation and the type of each handle are checked, structures are

@@ -1,7 +1,7 @@
 //! The memory that a process takes: locked pages and non-paged pool. Neither counts against a quota of Windows.
 
 use core::ops::Deref;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use ndk_abi::status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INSUFFICIENT_RESOURCES};
 use ndk_abi::wdm::{MDL, PAGE_SIZE};
@@ -27,11 +27,16 @@ const fn mdl_bytes(locked: u64) -> u64 {
 // For one GiB: two heads, and a number for each of 262,144 pages.
 const _: () = assert!(mdl_bytes(1 << 30) == 2 * (48 + 32) + (2 << 20), "an MDL is 48 bytes, and a page frame number 8");
 
+/// The provider contexts of one process, an eighth of all that there are.
+pub(crate) const MAX_CONTEXTS: u32 = 1024;
+
 /// The memory that one process takes, over all its files.
 pub(crate) struct Quota<H: Host> {
     /// Bytes that are locked, or about to be.
     locked: AtomicU64,
     pub(crate) pool: PoolQuota<H::Platform>,
+    /// Provider contexts.
+    contexts: AtomicU32,
     /// Charges the quota's own memory.
     _charge: Charge<H::Platform>,
 }
@@ -40,7 +45,7 @@ impl<H: Host> Quota<H> {
     pub(crate) fn new() -> Result<Self, OutOfMemory> {
         let pool = PoolQuota::new(H::MAX_POOL_BYTES)?;
         let charge = pool.charge(Arc::<Self, H::Platform>::POOL_BYTES)?;
-        Ok(Self { locked: AtomicU64::new(0), pool, _charge: charge })
+        Ok(Self { locked: AtomicU64::new(0), pool, contexts: AtomicU32::new(0), _charge: charge })
     }
 
     /// Charges the pool bytes of a `T`, an object of this crate, and of a `C`, the context of its callbacks. The provider charges its
@@ -52,6 +57,25 @@ impl<H: Host> Quota<H> {
     /// STATUS_INSUFFICIENT_RESOURCES: the process would take more than [`Host::MAX_POOL_BYTES`].
     pub(crate) fn charge_bytes(&self, bytes: u64) -> Result<Charge<H::Platform>, NTSTATUS> {
         self.pool.charge(bytes).map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)
+    }
+}
+
+/// A provider context, counted until it is dropped.
+pub(crate) struct ContextShare<H: Host>(Ref<Quota<H>, H>);
+
+impl<H: Host> ContextShare<H> {
+    /// STATUS_INSUFFICIENT_RESOURCES: the process would have more than [`MAX_CONTEXTS`].
+    pub(crate) fn take(quota: &Ref<Quota<H>, H>) -> Result<Self, NTSTATUS> {
+        let grown = |contexts: u32| contexts.checked_add(1).filter(|sum| *sum <= MAX_CONTEXTS);
+        let taken = quota.contexts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown);
+        taken.map_err(|_| STATUS_INSUFFICIENT_RESOURCES)?;
+        Ok(Self(quota.clone()))
+    }
+}
+
+impl<H: Host> Drop for ContextShare<H> {
+    fn drop(&mut self) {
+        self.0.contexts.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -90,6 +90,21 @@ fn one_process_can_not_take_the_pool() {
     assert_eq!(taken(), 0);
 }
 
+// Shows T12.
+#[test]
+fn one_process_can_not_take_the_table_of_contexts() {
+    let _session = boot();
+    let device = start();
+    watchdog(LIMIT, || {
+        let users = (0..1024).map(|_| User::new(&device)).collect::<Vec<_>>();
+        let one_more = User::stranger(&device);
+        assert_eq!(one_more.call(IOCTL_ND_PROVIDER_INIT, &handle(0)), STATUS_INSUFFICIENT_RESOURCES);
+        drop(User::new_of_process(&device, 2));
+        drop(users);
+        assert_eq!(one_more.call(IOCTL_ND_PROVIDER_INIT, &handle(0)), STATUS_SUCCESS);
+    });
+}
+
 /// The bytes that the driver's allocations take of Windows' pool, which keeps 16 bytes before each and rounds up to 16. Without the table
 /// of tokens: it belongs to the device, grows at any time, and is bounded by the regions and windows of the device.
 fn taken(session: &Session) -> u64 {

@@ -134,8 +134,10 @@ pub(crate) fn initialize() {
 pub(crate) fn add(host: KernelHost, security: &[u16], passive: &Passive<'_>) -> Result<Registration, NDIS_STATUS> {
     let mut control = CONTROL.lock();
     let place = control.registered.iter().position(Option::is_none).ok_or(NDIS_STATUS_RESOURCES)?;
-    let device = match control.adapters.iter().next() {
-        Some(other) => other.device.beside(host),
+    // Files of an adapter that is being removed count for their processes too.
+    let of_files = control.files.iter().map(|open| &open.device);
+    let device = match control.adapters.iter().map(|adapter| &adapter.device).chain(of_files).next() {
+        Some(other) => other.beside(host),
         None => ControlDevice::new(host),
     };
     let device = device.and_then(Arc::try_new).map_err(|_| NDIS_STATUS_RESOURCES)?;
@@ -302,7 +304,7 @@ fn open(object: *mut c_void, irp: &Irp) -> Result<(), NTSTATUS> {
 /// Wine does.
 ///
 /// # Safety
-/// `file_object` is of this device, and its IRP_MJ_CLOSE has not begun.
+/// `file_object` is of a device of this driver's, and its IRP_MJ_CLOSE has not begun.
 unsafe fn open_file(file_object: *mut FILE_OBJECT) -> Option<Arc<OpenFile, Windows>> {
     // SAFETY: valid, by contract.
     let left = unsafe { left_reference(file_object) }?;

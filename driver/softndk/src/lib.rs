@@ -1,5 +1,5 @@
 //! SoftNDK, the kernel driver: an NDIS miniport with KMDF that offers a virtual RDMA device to kernel consumers (NDKPI)
-//! and to programs (`\\.\SoftNdk`).
+//! and to programs (`\\.\SoftNdk`, `\\.\SoftNdk2` ...).
 //!
 //! This crate is glue: it gives the portable crates a kernel (`platform`, `irp`, `pin`, `wsk`), and the kernel's frameworks
 //! their handlers (`entry`, `lifecycle`, `oid`, `control`). The crates below it do not call Windows.

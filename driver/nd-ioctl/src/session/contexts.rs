@@ -1,4 +1,4 @@
-//! The provider contexts of a control device, by their identifiers.
+//! The provider contexts of all control devices, by their identifiers.
 
 use platform::{SpinLock, Weak};
 

@@ -8,7 +8,7 @@ use platform::{Arc, Charge, Passive};
 
 use crate::device_state::DeviceState;
 use crate::objects::{Handles, Object, PendedRequests};
-use crate::quota::Quota;
+use crate::quota::{ContextShare, Quota};
 use crate::{Host, Ref};
 use ndk_consumer::OpenAdapters;
 
@@ -23,6 +23,7 @@ pub(crate) struct ProviderContext<H: Host> {
     pub(crate) handles: Ref<Handles<H>, H>,
     pub(crate) pended: Ref<PendedRequests<H>, H>,
     pub(crate) adapters: OpenAdapters<H::Platform>,
+    _share: ContextShare<H>,
     _charge: Charge<H::Platform>,
 }
 
@@ -34,6 +35,7 @@ impl<H: Host> ProviderContext<H> {
         quota: Ref<Quota<H>, H>,
     ) -> Result<Self, NTSTATUS> {
         Ok(Self {
+            _share: ContextShare::take(&quota)?,
             _charge: quota.charge_bytes(Arc::<Self, H::Platform>::POOL_BYTES)?,
             id,
             process,

@@ -10,7 +10,9 @@ use ndk_abi::{
         ND2_ADAPTER_INFO,
     },
     sockaddr::SOCKADDR_INET,
-    status::{NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_DEVICE_REMOVED},
+    status::{
+        NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_DEVICE_REMOVED, STATUS_INVALID_ADDRESS, STATUS_INVALID_PARAMETER,
+    },
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -23,31 +25,37 @@ use super::{
 /// The DeviceId of an adapter in the program's own process; the DeviceId of softndk.sys is 1.
 const HOSTED_DEVICE_ID: u16 = 2;
 
-/// The addresses of all adapters.
+/// The addresses of all adapters that this user may open.
 pub(crate) fn provider_addresses() -> Result<Vec<SOCKADDR_INET>, NTSTATUS> {
-    let mut all = Vec::new();
-    for file in File::open_each()? {
-        all.extend(addresses(&file, IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, 0)?);
+    let (mut all, mut error) = (None, STATUS_DEVICE_REMOVED);
+    for file in File::each()? {
+        match file.and_then(|file| addresses(&file, IOCTL_ND_PROVIDER_QUERY_ADDRESS_LIST, 0)) {
+            Ok(addresses) => all.get_or_insert_with(Vec::new).extend(addresses),
+            Err(status) => error = status,
+        }
     }
-    Ok(all)
+    all.ok_or(error)
 }
 
 /// The identifier of the adapter that owns a local address. STATUS_INVALID_ADDRESS: no adapter owns it.
 pub(crate) fn resolve(address: SOCKADDR_INET) -> Result<u64, NTSTATUS> {
     let input = ND_RESOLVE_ADDRESS { Version: ND_IOCTL_VERSION, Reserved: 0, Address: address };
-    of_one_adapter(|file| file.query(IOCTL_ND_PROVIDER_RESOLVE_ADDRESS, input.as_bytes())).map(|(_, id)| id)
+    let ask = |file: &File| file.query(IOCTL_ND_PROVIDER_RESOLVE_ADDRESS, input.as_bytes());
+    of_one_adapter(STATUS_INVALID_ADDRESS, ask).map(|(_, id)| id)
 }
 
-/// The first answer that is no error, with the file that `ask` had, or the last error.
-fn of_one_adapter<T>(ask: impl Fn(&File) -> Result<T, NTSTATUS>) -> Result<(File, T), NTSTATUS> {
-    let mut last = STATUS_DEVICE_REMOVED;
-    for file in File::open_each()? {
-        match ask(&file) {
-            Ok(answer) => return Ok((file, answer)),
-            Err(status) => last = status,
+/// The first answer that is no error, with the file that `ask` had. `Err(not_mine)`: each adapter says that it is another one's. Else the error
+/// of an adapter that may be the one.
+fn of_one_adapter<T>(not_mine: NTSTATUS, ask: impl Fn(&File) -> Result<T, NTSTATUS>) -> Result<(File, T), NTSTATUS> {
+    let mut error = STATUS_DEVICE_REMOVED;
+    for file in File::each()? {
+        match file.and_then(|file| ask(&file).map(|answer| (file, answer))) {
+            Ok(found) => return Ok(found),
+            Err(status) if status == not_mine && error != STATUS_DEVICE_REMOVED => {}
+            Err(status) => error = status,
         }
     }
-    Err(last)
+    Err(error)
 }
 
 fn addresses(file: &File, code: u32, handle: u64) -> Result<Vec<SOCKADDR_INET>, NTSTATUS> {
@@ -85,8 +93,9 @@ impl Adapter {
             Reserved: 0,
             AdapterId: id,
         };
-        let (file, descriptor) =
-            of_one_adapter(|file| file.query::<ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_ADAPTER_OPEN, input.as_bytes()))?;
+        let (file, descriptor) = of_one_adapter(STATUS_INVALID_PARAMETER, |file| {
+            file.query::<ND_RESOURCE_DESCRIPTOR>(IOCTL_ND_ADAPTER_OPEN, input.as_bytes())
+        })?;
         let file = Arc::new(file);
         let adapter = Object::new(&file, descriptor.Handle, IOCTL_ND_ADAPTER_CLOSE);
         let pd = Object::create(&file, IOCTL_ND_PD_CREATE, adapter.handle(), IOCTL_ND_PD_FREE)?;

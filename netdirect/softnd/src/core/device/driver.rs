@@ -34,18 +34,10 @@ fn open(path: &str) -> Result<SynchronousFile, NTSTATUS> {
     SynchronousFile::open(path).map_err(not_opened)
 }
 
-/// What `open` opens at the path of each adapter. The first error that is not STATUS_DEVICE_REMOVED, if it opens nothing, or
-/// STATUS_DEVICE_REMOVED: the driver is not loaded.
-fn open_each<T>(open: impl Fn(&'static str) -> Result<T, NTSTATUS>) -> Result<Vec<T>, NTSTATUS> {
-    let (mut opened, mut error) = (Vec::new(), STATUS_DEVICE_REMOVED);
-    for path in SOFTNDK_DEVICE_PATHS {
-        match open(path) {
-            Ok(file) => opened.push(file),
-            Err(status) if error == STATUS_DEVICE_REMOVED => error = status,
-            Err(_) => {}
-        }
-    }
-    if opened.is_empty() { Err(error) } else { Ok(opened) }
+/// What `open` opens at the path of each adapter that is there, or why not, one after the other.
+fn each<T>(open: impl Fn(&'static str) -> Result<T, NTSTATUS>) -> impl Iterator<Item = Result<T, NTSTATUS>> {
+    let is_there = |opened: &Result<T, NTSTATUS>| !matches!(opened, Err(STATUS_DEVICE_REMOVED));
+    SOFTNDK_DEVICE_PATHS.into_iter().map(open).filter(is_there)
 }
 
 /// Sends a request on an overlapped file, waits for its end, and returns the number of output bytes. Warnings count as
@@ -69,15 +61,18 @@ fn control_overlapped(file: &Handle, code: u32, input: &[u8], output: &mut [u8])
     if status.is_success() { Ok(block.Information.min(output.len())) } else { Err(status) }
 }
 
-/// Tries to open the devices. STATUS_DEVICE_REMOVED: the driver is not loaded.
+/// Tries to open the first device that is there. STATUS_DEVICE_REMOVED: the driver is not loaded.
 pub(super) fn is_there() -> Result<(), NTSTATUS> {
-    open_each(open).map(|_| ())
+    first().map(|_| ())
 }
 
 /// Sends a request on a file of the first adapter, without a provider context, waits for its end, and returns the number of output bytes.
 pub(super) fn control_bare(code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
-    let files = open_each(open)?;
-    files.first().ok_or(STATUS_DEVICE_REMOVED)?.control(code, input, output)
+    first()?.control(code, input, output)
+}
+
+fn first() -> Result<SynchronousFile, NTSTATUS> {
+    each(open).next().unwrap_or(Err(STATUS_DEVICE_REMOVED))
 }
 
 /// An open file of softndk.sys, for requests that the caller waits for.
@@ -90,9 +85,9 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Opens the device of each adapter, with a provider context of its own. STATUS_DEVICE_REMOVED: the driver is not loaded.
-    pub(super) fn open_each() -> Result<Vec<Self>, NTSTATUS> {
-        open_each(Self::open)
+    /// Opens the device of each adapter that is there, one after the other, with a provider context of its own.
+    pub(super) fn each() -> impl Iterator<Item = Result<Self, NTSTATUS>> {
+        each(Self::open)
     }
 
     fn open(path: &'static str) -> Result<Self, NTSTATUS> {

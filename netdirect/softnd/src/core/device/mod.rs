@@ -6,7 +6,7 @@ mod driver;
 mod mode;
 mod process;
 
-use std::ptr;
+use std::{iter, ptr};
 
 use ndk_abi::{
     nd_ioctl::{ND_HANDLE, ND_IOCTL_VERSION},
@@ -29,13 +29,13 @@ pub(crate) enum File {
 }
 
 impl File {
-    /// Opens the device of each adapter, at least one, with a provider context of its own. Errors: those of [`Mode::chosen`];
-    /// STATUS_DEVICE_REMOVED: no device is there.
-    pub(crate) fn open_each() -> Result<Vec<Self>, NTSTATUS> {
-        match Mode::chosen(driver::is_there)? {
-            Mode::Driver => Ok(driver::File::open_each()?.into_iter().map(Self::Driver).collect()),
-            Mode::Hosted => process::File::open().map(|file| vec![Self::Hosted(file)]),
-        }
+    /// Opens the device of each adapter that is there, one after the other, with a provider context of its own. Errors: those of
+    /// [`Mode::chosen`].
+    pub(crate) fn each() -> Result<Box<dyn Iterator<Item = Result<Self, NTSTATUS>>>, NTSTATUS> {
+        Ok(match Mode::chosen(driver::is_there)? {
+            Mode::Driver => Box::new(driver::File::each().map(|file| file.map(Self::Driver))),
+            Mode::Hosted => Box::new(iter::once_with(|| process::File::open().map(Self::Hosted))),
+        })
     }
 
     /// Whether the device is in the process.
