@@ -10,6 +10,7 @@ use ndk_abi::{
         NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED, NDK_RDMA_TECHNOLOGY,
     },
     softndk_ioctl::{SOFTNDK_ADAPTER, SOFTNDK_ADAPTER_ENABLED, SOFTNDK_DEVICE_PATHS},
+    status::{NTSTATUS, STATUS_OBJECT_NAME_NOT_FOUND},
 };
 use serde::Serialize;
 
@@ -31,7 +32,15 @@ const FLAGS: [(u32, &str); 7] = [
 /// The adapters of the driver.
 #[derive(Debug, Serialize)]
 pub(crate) struct Adapters {
-    pub(crate) adapters: Vec<Adapter>,
+    adapters: Vec<Found>,
+}
+
+/// An adapter, or why it cannot be read.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Found {
+    Adapter(Adapter),
+    Error { device: &'static str, error: String },
 }
 
 #[derive(Debug, Serialize)]
@@ -86,19 +95,23 @@ fn limits(found: &SOFTNDK_ADAPTER) -> serde_json::Map<String, serde_json::Value>
 }
 
 impl Adapters {
-    /// Reads each adapter whose device `opened` opens: at least one.
-    pub(crate) fn read(opened: impl Fn(&'static str) -> anyhow::Result<Box<dyn Driver>>) -> anyhow::Result<Self> {
-        let (mut adapters, mut first_error) = (Vec::new(), None);
-        for path in SOFTNDK_DEVICE_PATHS {
-            match opened(path) {
-                Ok(driver) => adapters.push(Adapter::read(path, &*driver)?),
-                Err(error) => first_error = first_error.or(Some(error)),
-            }
+    /// Reads the adapter behind each device that is there, which `open` opens: at least one.
+    pub(crate) fn read(open: impl Fn(&'static str) -> Result<Box<dyn Driver>, NTSTATUS>) -> anyhow::Result<Self> {
+        let mut adapters = Vec::new();
+        for device in SOFTNDK_DEVICE_PATHS {
+            let read = match open(device) {
+                Err(STATUS_OBJECT_NAME_NOT_FOUND) => continue,
+                Err(status) => Err(anyhow::anyhow!("{}", driver::why_not(device, status))),
+                Ok(driver) => Adapter::read(device, &*driver),
+            };
+            adapters.push(match read {
+                Ok(adapter) => Found::Adapter(adapter),
+                Err(error) => Found::Error { device, error: format!("{error:#}") },
+            });
         }
-        match first_error {
-            Some(error) if adapters.is_empty() => Err(error),
-            _ => Ok(Self { adapters }),
-        }
+        let absent = || driver::why_not(SOFTNDK_DEVICE_PATHS[0], STATUS_OBJECT_NAME_NOT_FOUND);
+        anyhow::ensure!(!adapters.is_empty(), "{}", absent());
+        Ok(Self { adapters })
     }
 }
 
@@ -112,7 +125,14 @@ pub(crate) fn joined<T: ToString>(things: &[T]) -> String {
 
 impl fmt::Display for Adapters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for adapter in &self.adapters {
+        for found in &self.adapters {
+            let adapter = match found {
+                Found::Adapter(adapter) => adapter,
+                Found::Error { error, .. } => {
+                    writeln!(f, "{error}")?;
+                    continue;
+                }
+            };
             let Adapter { device, net_luid, rdma_enabled, technology, ndk_version, addresses, flags, limits } = adapter;
             writeln!(f, "adapter    {device}, NET_LUID {net_luid}")?;
             writeln!(f, "RDMA       {}, {technology}, NDKPI {ndk_version}", if *rdma_enabled { "on" } else { "off" })?;

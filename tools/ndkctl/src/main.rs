@@ -49,8 +49,8 @@ const LAST_ADAPTER: i64 = SOFTNDK_DEVICE_PATHS.len() as i64;
 
 #[derive(Subcommand)]
 enum Command {
-    /// Whether the driver is there, its version, whether RDMA is on, and how many files, requests, objects and connections it has, and how much
-    /// memory.
+    /// Whether the driver is there, its version, whether RDMA is on, and how many files, requests, objects and connections the adapter has, and
+    /// how much memory the driver.
     Status,
     /// The number of objects of each kind, over all programs and kernel consumers, and the limit of each kind.
     Objects,
@@ -121,7 +121,7 @@ fn execute(command: &Command, json: bool, path: &'static str) -> anyhow::Result<
         Command::Connections => print(&connections::Endpoints::read(&*opened(path)?)?, json)?,
         Command::Stats { watch: None, .. } => print(&stats::Totals::read(&*opened(path)?)?, json)?,
         Command::Stats { watch: Some(seconds), count } => stats::watch(|| opened(path), *seconds, *count, json)?,
-        Command::Adapters => print(&adapters::Adapters::read(opened)?, json)?,
+        Command::Adapters => print(&adapters::Adapters::read(open)?, json)?,
         Command::Cable => print(&cable::Found::read(&*opened(path)?)?, json)?,
         Command::Enable => print(&switch::switch_here(path, true)?, json)?,
         Command::Disable => print(&switch::switch_here(path, false)?, json)?,

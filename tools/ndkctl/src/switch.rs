@@ -65,7 +65,7 @@ pub(crate) fn switch(
     let start = Instant::now();
     loop {
         let found = look();
-        if matches!(found, Ok((_, is_on)) if is_on == on) {
+        if matches!(found, Ok((found, is_on)) if found == luid && is_on == on) {
             return Ok(Switched { net_luid, rdma_enabled: on, changed: true });
         }
         if start.elapsed() > patience {
