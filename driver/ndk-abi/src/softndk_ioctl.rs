@@ -275,7 +275,7 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x04 Reserved: u32,
     }
 
-    /// Counts over the whole driver: live objects by kind, requests not yet completed, bytes of pinned memory and of
+    /// Of the adapter: live objects by kind, and requests not yet completed. Of the driver: bytes of pinned memory and of
     /// pool. `Size` is the size of this structure, `DriverVersion` major to revision. `Requests` counts the control
     /// codes ever received, except IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_COUNTERS to IOCTL_SOFTNDK_ENDPOINTS and
     /// IOCTL_SOFTNDK_CABLE; `Doorbells` counts the doorbells among them.

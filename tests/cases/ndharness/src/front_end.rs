@@ -8,7 +8,7 @@ use conformance::Transport;
 pub(crate) enum FrontEnd {
     /// The simulated kernel, in this process. Needs nothing installed.
     Sim,
-    /// The loaded softndk.sys, through \\.\SoftNdk. On Windows, or under Wine.
+    /// The first adapter of the loaded softndk.sys, through \\.\SoftNdk. On Windows, or under Wine.
     Ioctl,
     /// NetworkDirect 1: softnd.dll beside this program, on the loaded softndk.sys or, as SOFTND_MODE says, on a device of this process.
     Nd1,

@@ -72,13 +72,17 @@ enum Command {
     },
     /// Run cases and print a table of the results.
     Run(RunOptions),
-    /// Print how many objects of each kind live in the driver, over all its open files.
+    /// Print how many objects of each kind an adapter has, over all open files, and the memory that the driver has.
     Diagnostics {
         #[command(flatten)]
         device: Device,
         /// Print JSON instead of text.
         #[arg(long)]
         json: bool,
+        /// Which adapter of the front end ioctl, as with ndkctl.
+        #[cfg(windows)]
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=LAST_ADAPTER))]
+        adapter: u8,
     },
     /// Measure latency, rate and bandwidth over softnd.dll, each beside a reference of the same run.
     ///
@@ -254,6 +258,12 @@ impl Default for RunOptions {
     }
 }
 
+/// The path of an adapter's device.
+#[cfg(windows)]
+fn path_of(adapter: u8) -> &'static str {
+    SOFTNDK_DEVICE_PATHS[usize::from(adapter) - 1]
+}
+
 fn main() -> ExitCode {
     execute().unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
@@ -296,13 +306,17 @@ fn execute() -> anyhow::Result<ExitCode> {
         #[cfg(windows)]
         Command::Refuse { options, address, port } => match client_server::refuse(&options, address, port)? {},
         #[cfg(windows)]
-        Command::Agent { at, adapter } => remote_agent::listen(at, SOFTNDK_DEVICE_PATHS[usize::from(adapter) - 1])?,
+        Command::Agent { at, adapter } => remote_agent::listen(at, path_of(adapter))?,
         #[cfg(windows)]
         Command::Connect { target, json, selection, options, wire, seconds } => {
             let carrier = if wire { Carrier::Wire } else { Carrier::Device };
             return client_server::connect(&options, target, &selection, carrier, seconds)?.print(json);
         }
-        Command::Diagnostics { device, json } => diagnostics::print(&*device.front_end.transport()?, json)?,
+        #[cfg(windows)]
+        Command::Diagnostics { device: Device { front_end: FrontEnd::Ioctl }, json, adapter } => {
+            diagnostics::print(&ioctl::Device::at(path_of(adapter)), json)?;
+        }
+        Command::Diagnostics { device, json, .. } => diagnostics::print(&*device.front_end.transport()?, json)?,
         Command::Perf(options) => return perf::run(&options),
         #[cfg(windows)]
         Command::Ping(options) => return ping::run(&options),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use clap::Args;
 use conformance::{CASES, Case, client};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -104,6 +104,32 @@ impl Selection {
             }
         }
         let is_one_of = |case: &C, names: &[String]| names.iter().any(|name| name_of(case).starts_with(name.as_str()));
-        Ok(all.filter(|case| (cases.is_empty() || is_one_of(case, &cases)) && !is_one_of(case, &skip)).collect())
+        let is_wanted = |case: &&C| (cases.is_empty() || is_one_of(case, &cases)) && !is_one_of(case, &skip);
+        let wanted = all.filter(is_wanted).collect::<Vec<_>>();
+        ensure!(!wanted.is_empty(), "no case is left");
+        Ok(wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_those_that_are_named_and_not_left_out() {
+        let of = |cases: &[&str], skip: &[&str]| {
+            let [cases, skip] = [cases, skip].map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+            let selection = Selection { cases, skip };
+            selection
+                .of(["qp::one", "qp::two_sges", "cq::one"].iter(), |name| name)
+                .ok()
+                .map(|names| names.into_iter().copied().collect::<String>())
+        };
+        assert_eq!(of(&[], &[]).unwrap(), "qp::oneqp::two_sgescq::one");
+        assert_eq!(of(&["qp"], &["qp::two-sges"]).unwrap(), "qp::one");
+        assert_eq!(of(&[], &["qp"]).unwrap(), "cq::one");
+        for (cases, skip) in [(["srq"], ["qp"]), (["qp"], ["srq"]), (["qp"], ["qp"])] {
+            assert!(of(&cases, &skip).is_none(), "{cases:?} without {skip:?}");
+        }
     }
 }
