@@ -42,6 +42,7 @@ const DEVICE: &str = "NDIS control device";
 
 struct Control {
     device: Shared<DEVICE_OBJECT>,
+    name: String,
     link: String,
     descriptor: Descriptor,
     major_functions: [Option<Dispatch>; 28],
@@ -134,6 +135,11 @@ fn create(
 ) -> Result<*mut DEVICE_OBJECT, i32> {
     /// Devices made so far. One that is deregistered keeps its name in Wine until its last file is closed, on Windows it does not.
     static MADE: AtomicUsize = AtomicUsize::new(0);
+    let has_name = |control: &Arc<Control>| control.name == name && !lock(&control.life).gone;
+    if lock(&CONTROLS).values().any(has_name) {
+        violation(&format!("NdisRegisterDeviceEx: there is a device {name}"));
+        return Err(NDIS_STATUS_INVALID_PARAMETER.0);
+    }
     let mut object = std::ptr::null_mut();
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     let device_name = if number == 0 { name.to_owned() } else { format!("{name}-{number}") };
@@ -157,7 +163,8 @@ fn create(
     // SAFETY: the driver gives 28 entries; both types of function pointer have the same prototype.
     let major_functions = unsafe { attributes.MajorFunctions.cast::<[Option<Dispatch>; 28]>().read() };
     let symbolic_link = kernel::UnicodeBuffer::new(&link);
-    let control = Control { device: Shared(object), link, descriptor, major_functions, life: Mutex::default() };
+    let name = name.to_owned();
+    let control = Control { device: Shared(object), name, link, descriptor, major_functions, life: Mutex::default() };
     lock(&CONTROLS).insert(object as usize, Arc::new(control));
     // SAFETY: two counted strings.
     let linked =

@@ -17,7 +17,7 @@ use super::{
     begin, finish, send,
 };
 use crate::{
-    adapter::Adapter,
+    adapter::{Adapter, PATIENCE},
     lock, offload,
     oid::{Operation, request},
 };
@@ -146,17 +146,14 @@ fn check_large_sends(adapter: &Arc<Adapter>, source: [u8; 6], mtu: usize) {
     });
 }
 
-/// How long a miniport may take to say that its link has come up, after it has sent a frame by it.
-const LINK_LIMIT: Duration = Duration::from_secs(2);
-
-/// A frame while the link is down: it is refused as such, unless the link comes up in the meantime.
+/// A frame while the link is down: it is refused as such, unless the link comes up soon.
 fn check_disconnected(adapter: &Arc<Adapter>, source: [u8; 6]) {
     let batch = Batch::new(&[vec![frame(BROADCAST, source, FRAME)]]);
     let Some(statuses) = send(adapter, batch, false) else { return };
     let refused = statuses.iter().all(|status| *status == NDIS_STATUS_MEDIA_DISCONNECTED);
     let start = Instant::now();
     let mut connected = lock(&adapter.attributes).connected;
-    while !refused && !connected && start.elapsed() < LINK_LIMIT {
+    while !refused && !connected && start.elapsed() < PATIENCE {
         thread::sleep(Duration::from_millis(10));
         connected = lock(&adapter.attributes).connected;
     }
