@@ -20,6 +20,7 @@ pub mod run;
 mod session;
 pub mod soak;
 mod tcpip;
+mod two_adapters;
 pub mod two_computers;
 pub mod two_processes;
 mod wine_sockets;

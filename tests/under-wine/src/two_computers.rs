@@ -14,13 +14,10 @@ use crate::computers::{Computers, Count};
 use crate::run;
 use crate::session::Session;
 use crate::two_processes::{Harness, serving_at};
-use crate::wine_tests::{diagnostics, is_idle_again};
+use crate::wine_tests::{FIRST, SECOND, both_are_idle_again, diagnostics, diagnostics_of_both};
 
 /// By which two computers on this system's loopback meet.
 pub(crate) const LOOPBACK: &str = "127.0.0.1";
-/// The numbers of adapters.
-pub(crate) const FIRST: &str = "1";
-pub(crate) const SECOND: &str = "2";
 /// For what is over at once.
 const SOON: Duration = Duration::from_secs(120);
 
@@ -83,7 +80,7 @@ pub(crate) fn cases(computers: Computers, address: &str, tally: &mut Tally) -> R
 ///
 /// The stand-in for Winsock Kernel knows by the address to which a socket is bound on which computer of Linux it is: not by the unspecified one.
 pub(crate) fn cases_of_adapters(session: &Session, address: &str, tally: &mut Tally) -> Result<()> {
-    let idle = diagnostics(session)?;
+    let idle = diagnostics_of_both(session)?;
     play(
         "between two adapters",
         agent(session, address, SECOND)?,
@@ -91,7 +88,7 @@ pub(crate) fn cases_of_adapters(session: &Session, address: &str, tally: &mut Ta
         &["--skip", "listener::any_address"],
         tally,
     )?;
-    is_idle_again(session, &idle)
+    both_are_idle_again(session, &idle)
 }
 
 /// Plays the cases from the first adapter of `connecting` to an agent, which ends then.

@@ -17,7 +17,7 @@ use crate::computers::{Computers, Count};
 use crate::ping_and_perf;
 use crate::places::Kill;
 use crate::session::Session;
-use crate::wine_tests::{diagnostics, is_idle_again};
+use crate::wine_tests::{both_are_idle_again, diagnostics_of_both};
 
 /// For every case together: the harness gives up on a case long before.
 const RUN_LIMIT: Duration = Duration::from_secs(600);
@@ -142,7 +142,7 @@ pub(crate) fn serve(session: &Session, path: &str) -> Result<(Harness, String)> 
     serve_at(session, &["--path", path])
 }
 
-fn serve_at(session: &Session, arguments: &[&str]) -> Result<(Harness, String)> {
+pub(crate) fn serve_at(session: &Session, arguments: &[&str]) -> Result<(Harness, String)> {
     let server = Harness::start(session, &[&["serve"], arguments].concat())?;
     let address = server.until(serving_at)?;
     Ok((server, address))
@@ -183,18 +183,16 @@ fn roles(count: Count, tally: &mut Tally) -> Result<()> {
     computers.unload()
 }
 
-/// Every case with two roles between adapters of a computer, from the first one to the one with this address.
-pub(crate) fn roles_of_adapters(session: &Session, address: &str, tally: &mut Tally) -> Result<()> {
-    let idle = diagnostics(session)?;
-    for path in ["rings", "plain"] {
-        let server = serve_at(session, &["--path", path, "--address", address])?;
-        play(server, session, &["--path", path, "--wire"], None, tally)?;
-    }
-    is_idle_again(session, &idle)
+/// Every case with two roles from the first adapter of a computer to its second, which has this address.
+pub(crate) fn roles_of_adapters(session: &Session, address: &str, path: &str, tally: &mut Tally) -> Result<()> {
+    let idle = diagnostics_of_both(session)?;
+    let server = serve_at(session, &["--path", path, "--address", address])?;
+    play(server, session, &["--path", path, "--wire"], None, tally)?;
+    both_are_idle_again(session, &idle)
 }
 
-/// Plays every case with two roles with a server, which ends then.
-fn play(
+/// Plays cases with two roles, those that `arguments` name or all, with a server, which ends then.
+pub(crate) fn play(
     (server, address): (Harness, String),
     connecting: &Session,
     arguments: &[&str],

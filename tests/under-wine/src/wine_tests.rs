@@ -24,19 +24,25 @@ use crate::prefix::{self, Computer};
 use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::two_processes::{self, Harness};
-use crate::{access, consumer, events, hosted, installed, nd_cpp, ndkctl, perf, run, soak, tcpip, two_computers};
+use crate::{
+    access, consumer, events, hosted, installed, nd_cpp, ndkctl, perf, run, soak, tcpip, two_adapters, two_computers,
+};
 
 // What hangs is ended by them; nothing is judged by how long it takes on a busy machine.
 const READY_LIMIT: Duration = Duration::from_secs(120);
 const RUN_LIMIT: Duration = Duration::from_secs(600);
 const FREE_LIMIT: Duration = Duration::from_secs(120);
 
+/// The numbers of adapters.
+pub(crate) const FIRST: &str = "1";
+pub(crate) const SECOND: &str = "2";
+
 /// Groups that are played side by side.
 const SIDE_BY_SIDE: usize = 3;
 
 /// Those that take longest come first, so that no thread is left alone with one at the end. Each session has a prefix of its own; addresses and
 /// ports of this system are common to all, so what needs one port, as the SMB Direct consumer does, is in one group.
-const GROUPS: [fn(bool, &mut Tally); 12] = [
+const GROUPS: [fn(bool, &mut Tally); 13] = [
     without_driver,
     two_computers,
     |_, tally| system(tally),
@@ -46,6 +52,7 @@ const GROUPS: [fn(bool, &mut Tally); 12] = [
     |_, tally| kernel(tally),
     |full, tally| two_processes::run(Count::One, seconds(full), tally),
     |_, tally| front_end("ioctl", tally),
+    |_, tally| two_adapters::run(tally),
     |_, tally| installed::run(tally),
     |_, tally| test_driver(tally),
     |_, tally| programs(tally),
@@ -479,11 +486,23 @@ pub(crate) fn is_idle_again(session: &Session, idle: &Value) -> Result<()> {
     still_alive(session, idle)?.map_or(Ok(()), |left| Err(anyhow!(left)))
 }
 
-/// The same: what stays alive, if that is so. An error: the driver cannot be asked.
+/// What stays alive, if that is so. An error: the driver cannot be asked.
 pub(crate) fn still_alive(session: &Session, idle: &Value) -> Result<Option<String>> {
+    still_alive_in(session, FIRST, idle)
+}
+
+/// Waits until no more is alive in the first two adapters than before.
+pub(crate) fn both_are_idle_again(session: &Session, idle: &[Value; 2]) -> Result<()> {
+    for (adapter, idle) in [FIRST, SECOND].into_iter().zip(idle) {
+        still_alive_in(session, adapter, idle)?.map_or(Ok(()), |left| Err(anyhow!("adapter {adapter}: {left}")))?;
+    }
+    Ok(())
+}
+
+fn still_alive_in(session: &Session, adapter: &str, idle: &Value) -> Result<Option<String>> {
     let start = Instant::now();
     loop {
-        let after = diagnostics(session).context("asking the driver what it has")?;
+        let after = diagnostics_of(session, adapter).context("asking the driver what it has")?;
         if is_no_more(&after, idle) {
             return Ok(None);
         }
@@ -513,9 +532,29 @@ fn serves_and_leaves_nothing(mut session: Session, run: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What is alive in the driver, by kind.
+/// What is alive in the driver, by kind: in its first adapter.
 pub(crate) fn diagnostics(session: &Session) -> Result<Value> {
-    run::harness(session, &["diagnostics", "--json"], READY_LIMIT)
+    diagnostics_of(session, FIRST)
+}
+
+/// What is alive in each of the first two adapters.
+pub(crate) fn diagnostics_of_both(session: &Session) -> Result<[Value; 2]> {
+    Ok([diagnostics_of(session, FIRST)?, diagnostics_of(session, SECOND)?])
+}
+
+pub(crate) fn diagnostics_of(session: &Session, adapter: &str) -> Result<Value> {
+    run::harness(session, &["diagnostics", "--json", "--adapter", adapter], READY_LIMIT)
+}
+
+/// Tries again and again, for as long as a busy machine may take.
+pub(crate) fn until(what: impl Fn() -> Result<()>) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        match what() {
+            Err(_) if start.elapsed() < FREE_LIMIT => thread::sleep(Duration::from_millis(100)),
+            result => return result,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -35,7 +35,8 @@ use vxlan::ethernet::MacAddress;
 use crate::computers::Computers;
 use crate::report::StandInReport;
 use crate::session::Session;
-use crate::two_computers::{self, FIRST};
+use crate::two_computers;
+use crate::wine_tests::FIRST;
 
 /// What the command needs besides.
 const PACKAGES: [(&str, &str); 5] = [

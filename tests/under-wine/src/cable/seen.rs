@@ -10,7 +10,7 @@ use vxlan::header::{self, Vni};
 use super::{Computer, LINUX, OTHER, OURS, captured, frames, payload, ping, program, until};
 use crate::ndkctl::shown;
 use crate::session::Session;
-use crate::two_computers::FIRST;
+use crate::wine_tests::FIRST;
 
 /// An address on the network that carries the datagrams, which is no peer's.
 const STRANGER: &str = "198.51.100.9";
