@@ -1,6 +1,6 @@
-//! The task offloads of an adapter with a cable: the checksums of IPv4 headers and of TCP that are sent, large sends of TCP (LSOv2), and receive segment
-//! coalescing (RSC). Crate `task-offload` does them. Keywords say which are on when the adapter starts; OID_TCP_OFFLOAD_PARAMETERS turns each on and off,
-//! OID_OFFLOAD_ENCAPSULATION all of a version of IP.
+//! The task offloads of an adapter with a cable: the checksums of IPv4 headers and of TCP that are sent, large sends of TCP (LSOv2), and receive
+//! segment coalescing (RSC). Crate `task-offload` does them. Keywords say which are on when the adapter starts; OID_TCP_OFFLOAD_PARAMETERS turns
+//! each on and off, OID_OFFLOAD_ENCAPSULATION all of a version of IP.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -9,9 +9,9 @@ use ndk_abi::{
         NDIS_ENCAPSULATION_IEEE_802_3, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT, NDIS_OBJECT_TYPE_OFFLOAD,
         NDIS_OBJECT_TYPE_OFFLOAD_ENCAPSULATION, NDIS_OFFLOAD, NDIS_OFFLOAD_ENCAPSULATION, NDIS_OFFLOAD_PARAMETERS,
         NDIS_OFFLOAD_PARAMETERS_LSOV2_DISABLED, NDIS_OFFLOAD_PARAMETERS_LSOV2_ENABLED,
-        NDIS_OFFLOAD_PARAMETERS_NO_CHANGE, NDIS_OFFLOAD_PARAMETERS_RX_ENABLED_TX_DISABLED,
+        NDIS_OFFLOAD_PARAMETERS_NO_CHANGE, NDIS_OFFLOAD_PARAMETERS_REVISION_3, NDIS_OFFLOAD_PARAMETERS_RSC_DISABLED,
+        NDIS_OFFLOAD_PARAMETERS_RSC_ENABLED, NDIS_OFFLOAD_PARAMETERS_RX_ENABLED_TX_DISABLED,
         NDIS_OFFLOAD_PARAMETERS_TX_ENABLED_RX_DISABLED, NDIS_OFFLOAD_PARAMETERS_TX_RX_DISABLED,
-        NDIS_OFFLOAD_PARAMETERS_REVISION_3, NDIS_OFFLOAD_PARAMETERS_RSC_DISABLED, NDIS_OFFLOAD_PARAMETERS_RSC_ENABLED,
         NDIS_OFFLOAD_PARAMETERS_TX_RX_ENABLED, NDIS_OFFLOAD_REVISION_4, NDIS_OFFLOAD_SET_NO_CHANGE,
         NDIS_OFFLOAD_SET_OFF, NDIS_OFFLOAD_SET_ON, NDIS_OFFLOAD_SUPPORTED, NDIS_SIZEOF_NDIS_OFFLOAD_REVISION_4,
     },
@@ -46,11 +46,8 @@ impl Set {
     pub(crate) const COALESCE_IPV6: Self = Self(1 << 6);
     /// All that the adapter can do.
     const ALL: Self = Self(0x7F);
-    /// What a transport need not have asked for: no unit is indicated before a transport wants units ("Indicating Coalesced Segments").
-    const UNASKED: Self = Self(Self::ALL.0 & !(Self::COALESCE_IPV4.0 | Self::COALESCE_IPV6.0));
-    const IPV4: Self = Self(
-        Self::IPV4_CHECKSUM.0 | Self::TCP_CHECKSUM_IPV4.0 | Self::LARGE_SEND_IPV4.0 | Self::COALESCE_IPV4.0,
-    );
+    const IPV4: Self =
+        Self(Self::IPV4_CHECKSUM.0 | Self::TCP_CHECKSUM_IPV4.0 | Self::LARGE_SEND_IPV4.0 | Self::COALESCE_IPV4.0);
     const IPV6: Self = Self(Self::TCP_CHECKSUM_IPV6.0 | Self::LARGE_SEND_IPV6.0 | Self::COALESCE_IPV6.0);
 
     pub(crate) const fn has(self, other: Self) -> bool {
@@ -59,7 +56,7 @@ impl Set {
 
     /// Whether segments of either version of IP are coalesced.
     pub(crate) const fn coalesces(self) -> bool {
-        self.has(Self::COALESCE_IPV4) || self.has(Self::COALESCE_IPV6)
+        self.has(Self(Self::COALESCE_IPV4.0 | Self::COALESCE_IPV6.0))
     }
 
     #[must_use]
@@ -117,7 +114,7 @@ impl Offloads {
     /// Turns these on, in the initialisation of an adapter with a cable.
     pub(crate) fn start(&self, configured: Set) {
         self.configured.store(configured.0, Ordering::Relaxed);
-        self.active.store(Set::UNASKED.0, Ordering::Relaxed);
+        self.active.store(Set::ALL.0, Ordering::Relaxed);
     }
 
     /// The offloads that are on.

@@ -14,22 +14,24 @@ use ndk_abi::{
         NDIS_NDK_CONNECTION_ENTRY, NDIS_NDK_CONNECTIONS, NDIS_NDK_CONNECTIONS_REVISION_1,
         NDIS_NDK_LOCAL_ENDPOINT_ENTRY, NDIS_NDK_LOCAL_ENDPOINTS, NDIS_NDK_LOCAL_ENDPOINTS_REVISION_1,
         NDIS_NDK_STATISTICS_INFO, NDIS_NDK_STATISTICS_INFO_REVISION_1, NDIS_OBJECT_HEADER, NDIS_OBJECT_TYPE_DEFAULT,
-        NDIS_OFFLOAD_PARAMETERS, NDIS_OID_REQUEST, NDIS_SIZEOF_INTERRUPT_MODERATION_PARAMETERS_REVISION_1,
-        NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1, NDIS_SIZEOF_OFFLOAD_PARAMETERS_REVISION_1, NDIS_SIZEOF_STATISTICS_INFO_REVISION_1, NDIS_STATISTICS_INFO,
-        NDIS_STATISTICS_INFO_REVISION_1, NdisInterruptModerationNotSupported, NdisRequestQueryInformation,
-        NdisRequestQueryStatistics, NdisRequestSetInformation, OID_802_3_CURRENT_ADDRESS, OID_802_3_MAXIMUM_LIST_SIZE,
-        OID_802_3_MULTICAST_LIST, OID_802_3_PERMANENT_ADDRESS, OID_GEN_CURRENT_LOOKAHEAD,
-        OID_GEN_CURRENT_PACKET_FILTER, OID_GEN_INTERRUPT_MODERATION, OID_GEN_LINK_PARAMETERS,
-        OID_GEN_MAXIMUM_TOTAL_SIZE, OID_GEN_RCV_OK, OID_GEN_RECEIVE_BLOCK_SIZE, OID_GEN_RECEIVE_BUFFER_SPACE,
-        OID_GEN_STATISTICS, OID_GEN_TRANSMIT_BLOCK_SIZE, OID_GEN_TRANSMIT_BUFFER_SPACE, OID_GEN_VENDOR_DESCRIPTION,
-        OID_GEN_VENDOR_DRIVER_VERSION, OID_GEN_VENDOR_ID, OID_GEN_XMIT_OK, OID_NDK_CONNECTIONS,
-        OID_NDK_LOCAL_ENDPOINTS, OID_NDK_SET_STATE, OID_NDK_STATISTICS, OID_OFFLOAD_ENCAPSULATION, OID_PNP_QUERY_POWER,
-        OID_PNP_SET_POWER, OID_TCP_OFFLOAD_PARAMETERS, OID_TCP_RSC_STATISTICS,
+        NDIS_OFFLOAD_PARAMETERS, NDIS_OFFLOAD_PARAMETERS_REVISION_3, NDIS_OID_REQUEST,
+        NDIS_SIZEOF_INTERRUPT_MODERATION_PARAMETERS_REVISION_1, NDIS_SIZEOF_NDK_STATISTICS_INFO_REVISION_1,
+        NDIS_SIZEOF_OFFLOAD_PARAMETERS_REVISION_1, NDIS_SIZEOF_OFFLOAD_PARAMETERS_REVISION_3,
+        NDIS_SIZEOF_STATISTICS_INFO_REVISION_1, NDIS_STATISTICS_INFO, NDIS_STATISTICS_INFO_REVISION_1,
+        NdisInterruptModerationNotSupported, NdisRequestQueryInformation, NdisRequestQueryStatistics,
+        NdisRequestSetInformation, OID_802_3_CURRENT_ADDRESS, OID_802_3_MAXIMUM_LIST_SIZE, OID_802_3_MULTICAST_LIST,
+        OID_802_3_PERMANENT_ADDRESS, OID_GEN_CURRENT_LOOKAHEAD, OID_GEN_CURRENT_PACKET_FILTER,
+        OID_GEN_INTERRUPT_MODERATION, OID_GEN_LINK_PARAMETERS, OID_GEN_MAXIMUM_TOTAL_SIZE, OID_GEN_RCV_OK,
+        OID_GEN_RECEIVE_BLOCK_SIZE, OID_GEN_RECEIVE_BUFFER_SPACE, OID_GEN_STATISTICS, OID_GEN_TRANSMIT_BLOCK_SIZE,
+        OID_GEN_TRANSMIT_BUFFER_SPACE, OID_GEN_VENDOR_DESCRIPTION, OID_GEN_VENDOR_DRIVER_VERSION, OID_GEN_VENDOR_ID,
+        OID_GEN_XMIT_OK, OID_NDK_CONNECTIONS, OID_NDK_LOCAL_ENDPOINTS, OID_NDK_SET_STATE, OID_NDK_STATISTICS,
+        OID_OFFLOAD_ENCAPSULATION, OID_PNP_QUERY_POWER, OID_PNP_SET_POWER, OID_TCP_OFFLOAD_PARAMETERS,
+        OID_TCP_RSC_STATISTICS,
     },
     sockaddr::SOCKADDR_INET,
     status::{
         NDIS_STATUS, NDIS_STATUS_BUFFER_TOO_SHORT, NDIS_STATUS_INVALID_DATA, NDIS_STATUS_INVALID_LENGTH,
-        NDIS_STATUS_NOT_SUPPORTED, STATUS_SUCCESS,
+        NDIS_STATUS_NOT_SUPPORTED, NDIS_STATUS_RESOURCES, STATUS_SUCCESS,
     },
 };
 use ndk_provider::{ConnectionSide, LocalEndpoint};
@@ -39,6 +41,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 use crate::{
     adapter::Adapter,
     attributes::{self, ETHERNET_HEADER, MULTICAST_LIST_SIZE, PACKET_FILTERS, STATISTICS},
+    cable::Cable,
     configuration, driver, ndk,
     platform::Windows,
     traffic::{Count, Frames},
@@ -219,11 +222,11 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
         // Of an adapter without a cable they are not supported.
         OID_OFFLOAD_ENCAPSULATION if adapter.cable().is_some() => {
             adapter.offloads.set_encapsulation(&buffer.take_structure()?)?;
-            tell_offloads(adapter)
+            tell_offloads(adapter, passive)
         }
         OID_TCP_OFFLOAD_PARAMETERS if adapter.cable().is_some() => {
             adapter.offloads.set_parameters(&buffer.take_parameters()?)?;
-            tell_offloads(adapter)
+            tell_offloads(adapter, passive)
         }
         // The virtual link has no parameters, and the adapter no interrupts.
         OID_GEN_LINK_PARAMETERS | OID_GEN_INTERRUPT_MODERATION => Err(NDIS_STATUS_NOT_SUPPORTED),
@@ -231,8 +234,11 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
     }
 }
 
-/// Tells NDIS which task offloads are on now.
-fn tell_offloads(adapter: &Adapter) -> Result<(), NDIS_STATUS> {
+/// Tells NDIS which task offloads are on now, when no segments are joined that are not to be any more ("Querying and Changing RSC State").
+fn tell_offloads(adapter: &Adapter, passive: &Passive<'_>) -> Result<(), NDIS_STATUS> {
+    if let Some(cable) = adapter.cable() {
+        Cable::flush(&cable, passive).map_err(|_| NDIS_STATUS_RESOURCES)?;
+    }
     attributes::indicate_offloads(adapter.miniport(), adapter.offloads.current());
     Ok(())
 }
@@ -469,10 +475,14 @@ impl Buffer {
         T::read_from_bytes(bytes).map_err(|_| NDIS_STATUS_INVALID_LENGTH)
     }
 
-    /// NDIS_OFFLOAD_PARAMETERS. The members that the buffer does not have are 0, which changes nothing.
+    /// NDIS_OFFLOAD_PARAMETERS. The members that its revision does not have are 0, which changes nothing.
     fn take_parameters(&mut self) -> Result<NDIS_OFFLOAD_PARAMETERS, NDIS_STATUS> {
-        let most = size_of::<NDIS_OFFLOAD_PARAMETERS>() as u32;
-        let bytes = self.take(self.length.clamp(NDIS_SIZEOF_OFFLOAD_PARAMETERS_REVISION_1.into(), most))?;
+        let header = self.take_structure::<NDIS_OBJECT_HEADER>()?;
+        let length = match header.Revision {
+            ..NDIS_OFFLOAD_PARAMETERS_REVISION_3 => NDIS_SIZEOF_OFFLOAD_PARAMETERS_REVISION_1,
+            _ => NDIS_SIZEOF_OFFLOAD_PARAMETERS_REVISION_3,
+        };
+        let bytes = self.take(length.into())?;
         let mut parameters = NDIS_OFFLOAD_PARAMETERS::new_zeroed();
         parameters.as_mut_bytes().iter_mut().zip(bytes).for_each(|(member, byte)| *member = *byte);
         Ok(parameters)

@@ -1,5 +1,5 @@
 //! Receive segment coalescing ("Rules for Coalescing TCP/IP Segments", "Exception Conditions that Terminate Coalescing"): data segments of one
-//! connection that follow one another become one. Acknowledgments without data are never part of a unit.
+//! connection that follow one another become one. Acknowledgments and window updates without data are never part of a unit.
 
 use core::ops::Range;
 
@@ -34,6 +34,17 @@ const TIMESTAMP_LENGTH: usize = 12;
 /// No IP packet is longer.
 const LONGEST_PACKET: usize = 0xFFFF;
 
+/// A received frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A segment that may be part of a unit.
+    Segment(Segment),
+    /// TCP, to be indicated by itself.
+    Exception,
+    /// No TCP.
+    Other,
+}
+
 /// A segment with data and without an exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
@@ -47,17 +58,25 @@ pub struct Segment {
     acknowledgment: u32,
 }
 
-impl Segment {
-    /// The segment in a frame, whose checksums are not looked at. `None`: the frame is to be indicated as it is.
+impl Frame {
+    /// What a frame is. Its checksums are not looked at.
     #[must_use]
-    pub fn of(frame: &[u8]) -> Option<Self> {
-        let ip = Ip::of(frame)?;
-        let is_plain = match ip {
-            Ip::V4(header) => {
-                let fragment = u16::from_be_bytes(field(frame, IPV4_FRAGMENT)?);
-                header == IPV4 && fragment & FRAGMENTED == 0 && *frame.get(IPV4_PROTOCOL)? == TCP
-            }
-            Ip::V6 => *frame.get(IPV6_NEXT_HEADER)? == TCP,
+    pub fn of(frame: &[u8]) -> Self {
+        let Some(ip) = Ip::of(frame) else { return Self::Other };
+        let at = if ip == Ip::V6 { IPV6_NEXT_HEADER } else { IPV4_PROTOCOL };
+        if frame.get(at) != Some(&TCP) {
+            return Self::Other;
+        }
+        Segment::of(frame, ip).map_or(Self::Exception, Self::Segment)
+    }
+}
+
+impl Segment {
+    /// The segment in a packet of TCP. `None`: an exception.
+    fn of(frame: &[u8], ip: Ip) -> Option<Self> {
+        let is_whole = match ip {
+            Ip::V4(header) => header == IPV4 && u16::from_be_bytes(field(frame, IPV4_FRAGMENT)?) & FRAGMENTED == 0,
+            Ip::V6 => true,
         };
         let tcp = IP.saturating_add(ip.length());
         let options = tcp.saturating_add(TCP_OPTIONS);
@@ -70,8 +89,7 @@ impl Segment {
         };
         let [reserved, flags] = field(frame, tcp.saturating_add(TCP_DATA_OFFSET))?;
         let has_known_flags = reserved & 0xF == 0 && flags & !PSH == ACK;
-        let is_exception = !is_plain || !has_known_options || !has_known_flags;
-        if is_exception || end <= headers || end > frame.len() {
+        if !is_whole || !has_known_options || !has_known_flags || end <= headers || end > frame.len() {
             return None;
         }
         Some(Self {
@@ -112,12 +130,18 @@ impl Segment {
         Some(sum.add_slice(frame.get(addresses)?).add_2bytes([0, TCP]).add_2bytes(length.to_be_bytes()))
     }
 
-    /// Whether the headers of two frames are of one connection, and differ in no field that all segments of a unit share.
+    /// Whether two frames are of one connection.
+    fn is_of_connection(&self, one: &[u8], other: &[u8]) -> bool {
+        let addresses = if self.is_ipv6 { 22..54 } else { 26..34 };
+        let ports = self.tcp..self.tcp.saturating_add(4);
+        [addresses, ports].into_iter().all(|field| one.get(field.clone()) == other.get(field))
+    }
+
+    /// Whether the headers of two frames differ in no other field than lengths, IP's identification, checksums, and TCP's numbers, window and PSH.
     fn is_alike(&self, one: &[u8], other: &[u8]) -> bool {
-        let ip: &[Range<usize>] = if self.is_ipv6 { &[0..18, 20..54] } else { &[0..16, 20..24, 26..34] };
-        let tcp = [0..4, TCP_OPTIONS..self.headers.saturating_sub(self.tcp)]
-            .map(|field| field.start.saturating_add(self.tcp)..field.end.saturating_add(self.tcp));
-        ip.iter().chain(&tcp).all(|field| one.get(field.clone()) == other.get(field.clone()))
+        let ip: [Range<usize>; 2] = if self.is_ipv6 { [0..18, 20..22] } else { [0..16, 20..24] };
+        let options = self.tcp.saturating_add(TCP_OPTIONS)..self.headers;
+        ip.into_iter().chain([options]).all(|field| one.get(field.clone()) == other.get(field))
     }
 }
 
@@ -126,22 +150,25 @@ impl Segment {
 pub struct Unit {
     first: Segment,
     segments: u16,
-    /// Bytes of payload, and their sum, once there are two segments.
+    /// Bytes of payload.
     payload: usize,
+    /// The sum of the payload, the last segment's window, and PSH if any segment has it: once there are two segments.
     sum: u16,
-    /// Of the last segment.
-    acknowledgment: u32,
     window: [u8; 2],
     psh: u8,
+    /// The last segment's.
+    acknowledgment: u32,
 }
 
 /// Why a segment is no part of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
+    /// The segment is of another connection.
+    OtherConnection,
     /// The IP packet would be too long.
     Length,
-    /// It does not follow the unit's last segment, differs from it, or has a wrong checksum.
-    Other,
+    /// It does not follow the unit's last segment, differs from it, or one of both has a wrong checksum.
+    Exception,
 }
 
 impl Unit {
@@ -175,19 +202,21 @@ impl Unit {
         let next = self.first.sequence.wrapping_add(self.payload as u32);
         let is_newer = segment.acknowledgment.wrapping_sub(self.acknowledgment) < 1 << 31;
         let is_next = segment.sequence == next && is_newer;
-        let is_of_connection = (segment.is_ipv6, segment.headers) == (self.first.is_ipv6, self.first.headers);
-        if !is_next || !is_of_connection || !segment.is_alike(first, frame) {
-            return Err(Refused::Other);
+        if segment.is_ipv6 != self.first.is_ipv6 || !segment.is_of_connection(first, frame) {
+            return Err(Refused::OtherConnection);
+        }
+        if !is_next || segment.headers != self.first.headers || !segment.is_alike(first, frame) {
+            return Err(Refused::Exception);
         }
         let payload = self.payload.saturating_add(segment.payload);
-        if self.first.headers.saturating_sub(IP).saturating_add(payload) > LONGEST_PACKET || self.segments == u16::MAX {
+        if self.first.headers.saturating_sub(IP).saturating_add(payload) > LONGEST_PACKET {
             return Err(Refused::Length);
         }
         if self.segments == 1 {
-            self.sum = self.first.verified(first).ok_or(Refused::Other)?;
+            self.sum = self.first.verified(first).ok_or(Refused::Exception)?;
             self.psh = field::<1>(first, self.first.tcp.saturating_add(TCP_FLAGS)).map_or(0, |[flags]| flags & PSH);
         }
-        let added = segment.verified(frame).ok_or(Refused::Other)?;
+        let added = segment.verified(frame).ok_or(Refused::Exception)?;
         // A sum of words is swapped if its bytes stand at odd places.
         let added = if self.payload.is_multiple_of(2) { added } else { added.swap_bytes() };
         let both = Sum16BitWords::new().add_2bytes(self.sum.to_ne_bytes()).add_2bytes(added.to_ne_bytes());

@@ -97,7 +97,7 @@ pub(super) struct Coalesced {
     pub(super) octets: Count,
     /// Units.
     pub(super) events: Count,
-    /// Units that a segment of theirs ended, for another reason than the length of a packet.
+    /// TCP segments that were indicated by themselves, or began a unit, for another reason than the length of a packet.
     pub(super) aborts: Count,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Counters {
     pub(super) peers: Slice<PeerCounts, Windows>,
     /// Frames that were queued for a peer.
     pub(super) frames_out: Count,
-    /// Frames that NDIS got.
+    /// Frames that NDIS got, each segment of a unit counted.
     pub(super) frames_in: Count,
     pub(super) lost_out: Losses,
     pub(super) lost_in: Losses,

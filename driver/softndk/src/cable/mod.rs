@@ -1,10 +1,11 @@
 //! The cable: the adapter's Ethernet frames to and from other machines, in UDP datagrams (VXLAN, RFC 7348; crate `vxlan`).
 //!
 //! `transmit` copies each frame, or the segments of a large send (`task`), behind a VXLAN header and queues the datagrams, for each peer that is to
-//! have them; `waiting` has the lists for which there is no room yet. `receive` copies the frame of each
-//! datagram into a list of NDIS's, and queues the list. A run of the cable's deferred call gives the datagrams to Winsock Kernel, and indicates the
-//! lists, TCP segments that follow one another as one (`unit`). The adapter has a cable if its parameters name peers. The cable's socket is bound to `CableLocal`; the link is up while another interface
-//! of this machine has that address (`opener`). Without a network, `patch` joins two adapters of one machine. `show` answers IOCTL_SOFTNDK_CABLE.
+//! have them; `waiting` has the lists for which there is no room yet. `receive` copies the frame of each datagram into a list of NDIS's, and queues
+//! the list. A run of the cable's deferred call gives the datagrams to Winsock Kernel, and indicates the lists, TCP segments that follow one another
+//! as one (`unit`). The adapter has a cable if its parameters name peers. The cable's socket is bound to `CableLocal`; the link is up while another
+//! interface of this machine has that address (`opener`). Without a network, `patch` joins two adapters of one machine. `show` answers
+//! IOCTL_SOFTNDK_CABLE.
 #![expect(unsafe_code, reason = "frames of NDIS, and the callback of Winsock Kernel")]
 
 mod counters;
@@ -125,6 +126,9 @@ pub(crate) struct Cable {
     transmit: Transmit,
     receive: Receive,
     waiting: Waiting,
+    address: MacAddress,
+    /// A thread waits for the runs that have begun.
+    flush: SpinLock<Option<Arc<Event<Windows>, Windows>>, Windows>,
     offloads: Arc<Offloads, Windows>,
     traffic: Arc<Traffic, Windows>,
     opener: Opener,
@@ -201,6 +205,8 @@ impl Cable {
             transmit,
             receive: Receive::new(miniport, length)?,
             waiting: Waiting::new(),
+            address,
+            flush: SpinLock::<_, Windows>::new(None),
             offloads,
             traffic,
             opener: Opener::new(miniport, luid, *local, *is_patch)?,
@@ -424,7 +430,7 @@ impl Cable {
             let offloads = this.offloads.current();
             let chain = if offloads.coalesces() {
                 // SAFETY: lists that were queued, and that this run has taken.
-                unsafe { unit::coalesce(chain, offloads, &this.counters.coalesced) }
+                unsafe { unit::coalesce(chain, this.address, offloads, &this.counters.coalesced) }
             } else {
                 chain
             };
@@ -434,6 +440,15 @@ impl Cable {
             this.traffic.end(this.receive.free(chain));
         }
         this.traffic.end(1);
+    }
+
+    /// Waits until no run indicates by the offloads that were on before this call.
+    pub(crate) fn flush(this: &Arc<Self, Windows>, passive: &Passive<'_>) -> Result<(), OutOfMemory> {
+        let flushed = Event::new()?;
+        *this.flush.lock() = Some(flushed.clone());
+        Deferred::schedule(this);
+        flushed.wait(passive);
+        Ok(())
     }
 
     /// Takes lists back that NDIS returns. IRQL <= DISPATCH.
@@ -519,7 +534,11 @@ impl RunDeferred<Windows> for Cable {
     }
 
     fn run(this: &Arc<Self, Windows>, _: &Dispatch<'_>) {
+        let flush = this.flush.lock().take();
         Self::indicate(this);
+        if let Some(flushed) = flush {
+            flushed.set();
+        }
         Self::transmit(this);
         Self::resume(this);
     }

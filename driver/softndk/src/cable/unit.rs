@@ -5,19 +5,21 @@
 use core::{ptr, ptr::null_mut, slice};
 
 use ndk_abi::{
-    describe::ZeroInit,
     ndis::{
         NDIS_TCP_IP_CHECKSUM_NET_BUFFER_LIST_INFO as Checksums, NET_BUFFER, NET_BUFFER_LIST,
         TcpIpChecksumNetBufferListInfo, TcpRecvSegCoalesceInfo,
     },
-    wdm::{MDL, PAGE_SIZE},
+    wdm::MDL,
 };
-use task_offload::coalesce::{Refused, Segment, Unit};
-use vxlan::header::HEADER;
-use wdk_sys::ntddk::MmBuildMdlForNonPagedPool;
+use task_offload::coalesce::{Frame, Refused, Segment, Unit};
+use vxlan::{ethernet::MacAddress, header::HEADER};
+use wdk_sys::ntddk::IoBuildPartialMdl;
 
 use super::{counters::Coalesced, receive::entry};
 use crate::{lists::Chain, offload::Set};
+
+/// Connections whose units may grow at a time.
+const OPEN: usize = 4;
 
 /// A unit that may grow.
 struct Open {
@@ -29,46 +31,87 @@ struct Open {
     last: *mut MDL,
 }
 
-/// Joins segments of one connection, if the offload is on for their version of IP. Returns the lists to indicate.
+/// Joins segments to the adapter's `address`, if the offload is on for their version of IP. Returns the lists to indicate: those of one connection in
+/// their order.
 ///
 /// # Safety
 /// Queued lists of `receive`, which the caller owns.
-pub(super) unsafe fn coalesce(mut queued: Chain, offloads: Set, counts: &Coalesced) -> Chain {
-    let mut lists = Chain::empty();
-    let mut open: Option<Open> = None;
+pub(super) unsafe fn coalesce(mut queued: Chain, address: MacAddress, offloads: Set, counts: &Coalesced) -> Chain {
+    let (mut lists, mut oldest) = (Chain::empty(), 0_usize);
+    let mut opens = [const { None::<Open> }; OPEN];
     while let Some(list) = queued.pop() {
         // SAFETY: by contract.
         let frame = unsafe { frame(list) };
+        let is_ours = frame.starts_with(&address.0);
         let is_on = |segment: &Segment| {
-            offloads.has(if segment.is_ipv6() { Set::COALESCE_IPV6 } else { Set::COALESCE_IPV4 })
+            is_ours && offloads.has(if segment.is_ipv6() { Set::COALESCE_IPV6 } else { Set::COALESCE_IPV4 })
         };
-        let segment = Segment::of(frame).filter(is_on);
-        if let (Some(open), Some(segment)) = (&mut open, &segment) {
-            // SAFETY: by contract.
-            match unsafe { open.join(list, frame, segment) } {
-                Ok(()) => continue,
-                Err(Refused::Other) if open.unit.segments() > 1 => counts.aborts.add(1),
-                Err(_) => {}
+        match Frame::of(frame) {
+            Frame::Segment(segment) if is_on(&segment) => {
+                // SAFETY: by contract.
+                if unsafe { join(&mut opens, list, frame, &segment, counts) } {
+                    continue;
+                }
+                let open = Open { unit: Unit::new(segment), first: list, end: segment.payload().end, last: null_mut() };
+                let place = opens.iter().position(Option::is_none).unwrap_or(oldest);
+                oldest = place.wrapping_add(1) % OPEN;
+                let closed = opens.get_mut(place).and_then(|place| place.replace(open));
+                // SAFETY: by contract.
+                unsafe { finish(closed, counts) };
+            }
+            other => {
+                // It may be of a connection with a unit, and must not come before the segments that it follows.
+                if other == Frame::Exception {
+                    counts.aborts.add(1);
+                }
+                // SAFETY: by contract.
+                opens.iter_mut().for_each(|open| unsafe { finish(open.take(), counts) });
             }
         }
-        if let Some(open) = open.take() {
-            // SAFETY: by contract.
-            unsafe { open.finish(counts) };
-        }
-        open = segment.map(|segment| Open {
-            unit: Unit::new(segment),
-            first: list,
-            end: segment.payload().end,
-            last: null_mut(),
-        });
         // SAFETY: by contract; `pop` has unlinked the list.
         lists.append(unsafe { Chain::of(list) });
     }
+    // SAFETY: by contract.
+    opens.into_iter().for_each(|open| unsafe { finish(open, counts) });
+    lists
+}
+
+/// Makes a segment part of its connection's unit. False: there is none, or there is none any more.
+///
+/// # Safety
+/// As for [`coalesce`]; `frame` is the list's.
+unsafe fn join(
+    opens: &mut [Option<Open>; OPEN],
+    list: *mut NET_BUFFER_LIST,
+    frame: &[u8],
+    segment: &Segment,
+    counts: &Coalesced,
+) -> bool {
+    for place in opens {
+        let Some(open) = place else { continue };
+        // SAFETY: by contract.
+        match unsafe { open.join(list, frame, segment) } {
+            Ok(()) => return true,
+            Err(Refused::OtherConnection) => continue,
+            Err(Refused::Exception) => counts.aborts.add(1),
+            Err(Refused::Length) => {}
+        }
+        // SAFETY: by contract.
+        unsafe { finish(place.take(), counts) };
+        return false;
+    }
+    false
+}
+
+/// Finishes a unit, if there is one.
+///
+/// # Safety
+/// As for [`coalesce`].
+unsafe fn finish(open: Option<Open>, counts: &Coalesced) {
     if let Some(open) = open {
         // SAFETY: by contract.
         unsafe { open.finish(counts) };
     }
-    lists
 }
 
 impl Open {
@@ -81,7 +124,7 @@ impl Open {
         let first = unsafe { self::frame(self.first) };
         self.unit.join(first, frame, segment)?;
         if self.last.is_null() {
-            // SAFETY: by contract; the memory before the frame is the datagram's header.
+            // SAFETY: by contract; before the frame is the datagram's header.
             self.last = unsafe { describe(self.first, 0, HEADER.saturating_add(self.end)) };
             // SAFETY: the list's one NET_BUFFER.
             let buffer = unsafe { &mut *buffer(self.first) };
@@ -113,7 +156,10 @@ impl Open {
         }
         // SAFETY: by contract.
         let frame = unsafe { frame(first) };
-        let _the_frame_has_its_headers = unit.write_headers(frame);
+        // The frame has its headers: `Unit` has read them.
+        if unit.write_headers(frame).is_none() {
+            return;
+        }
         // SAFETY: the list's one NET_BUFFER.
         unsafe { (*buffer(first)).DataLength = unit.length() as u32 };
         let right = Checksums::IP_CHECKSUM_SUCCEEDED | Checksums::TCP_CHECKSUM_SUCCEEDED;
@@ -175,23 +221,15 @@ unsafe fn frame<'a>(list: *mut NET_BUFFER_LIST) -> &'a mut [u8] {
 /// Describes a part of a list's memory by the list's second MDL.
 ///
 /// # Safety
-/// As for [`buffer`]; the memory has `offset` and `length` bytes.
+/// As for [`buffer`]; the memory has `offset` and `length` bytes, and `length` is not 0.
 unsafe fn describe(list: *mut NET_BUFFER_LIST, offset: usize, length: usize) -> *mut MDL {
     // SAFETY: by contract.
     let entry = unsafe { entry(list) };
-    let bytes = entry.memory().wrapping_add(offset);
-    let in_page = bytes.addr() & PAGE_SIZE.wrapping_sub(1);
-    // SAFETY: an MDL of the entry's, which no other list uses.
-    let part = unsafe { &mut *entry.part };
-    // MmInitializeMdl, which is inline in wdm.h.
-    *part = MDL {
-        Size: part.Size,
-        StartVa: bytes.wrapping_sub(in_page).cast(),
-        ByteCount: length as u32,
-        ByteOffset: in_page as u32,
-        ..MDL::ZERO
-    };
-    // SAFETY: an MDL that was allocated for the whole memory, which is non-paged.
-    unsafe { MmBuildMdlForNonPagedPool(entry.part.cast()) };
-    entry.part
+    let (mdl, part) = (entry.mdl, entry.part);
+    // MmPrepareMdlForReuse, which is inline in wdm.h, would unmap nothing: an MDL of non-paged pool has an address without a mapping.
+    // SAFETY: an MDL of non-paged memory that has the part, and one that is as long; no other list uses them.
+    unsafe { IoBuildPartialMdl(mdl.cast(), part.cast(), entry.memory().wrapping_add(offset).cast(), length as u32) };
+    // SAFETY: described above.
+    unsafe { (*part).Next = null_mut() };
+    part
 }

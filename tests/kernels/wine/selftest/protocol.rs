@@ -74,7 +74,7 @@ pub const CHECKS: [&str; 28] = [
 ];
 
 /// Violations that must be caught: each is committed by the driver and must be counted.
-pub const PLANTED: [&str; 125] = [
+pub const PLANTED: [&str; 127] = [
     "waiting at DISPATCH_LEVEL",
     "releasing a spin lock not held",
     "taking a spin lock twice",
@@ -197,9 +197,11 @@ pub const PLANTED: [&str; 125] = [
     "datagrams of no bytes",
     "a size of datagrams that is asked for with two bytes",
     "a received unit that is no TCP segment",
-    "a received unit that nobody asked for, with wrong checksums and flags",
+    "a received unit while they are off, with wrong checksums and flags",
     "a received unit without data",
     "a received list that is no unit, with duplicate acknowledgments",
+    "a received unit that is longer than its packet",
+    "a received unit of one segment",
 ];
 
 /// Number of the request that leaks: 100 bytes of pool, one MDL, one list with its pool, one registration with WSK.

@@ -1,7 +1,8 @@
-//! TCP/IP of Linux leaves checksums and large segments to the adapter, and gets received segments as one, if the keywords say so. The adapter has the stand-in for Winsock Kernel make
-//! datagrams of messages, by UDP segmentation of Linux. tshark judges the frames on the network.
+//! TCP/IP of Linux leaves checksums and large segments to the adapter, and gets received segments as one, if the keywords say so. The adapter has
+//! the stand-in for Winsock Kernel make datagrams of messages, by UDP segmentation of Linux. tshark judges the frames on the network.
 
 use std::path::PathBuf;
+use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
 use checks::tally::Tally;
@@ -52,6 +53,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
             let received = stream_at(&program(), &LINUX, &OURS, &format!("{address}:5001"), 16 * MEBIBYTE).map(|_| ());
             tally.check(&format!("{what} a stream from {address}'s peer is whole"), received);
         }
+        tally.check(&format!("{what} two streams at a time are whole"), two_streams());
         let report = session.unload()?;
         tally.check(&format!("{what} softndk.sys leaves nothing"), is_clean(&report));
         tally.check(&format!("{what} received segments are joined as much"), joined(&session, on));
@@ -90,15 +92,30 @@ fn are_right(file: &PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// What the stand-in for NDIS has seen: units, and their segments, or none of them.
+/// What the stand-in for NDIS has seen: units of IPv4 and of IPv6, or none of them.
 fn joined(session: &Session, on: bool) -> Result<()> {
     let log = session.log()?;
     let line = log.lines().rev().find_map(|line| line.split_once("ndis: coalesced: "));
     let (_, counts) = line.context("the stand-in does not say what was coalesced")?;
     let counts = counts.split(' ').map_while(|count| count.parse().ok()).collect::<Vec<u64>>();
-    let [units, segments] = counts[..] else { anyhow::bail!("not two numbers: {counts:?}") };
-    ensure!((units > 100) == on && segments >= 2 * units, "{units} units, {segments} segments");
+    let [ipv4, ipv6] = counts[..] else { anyhow::bail!("not two numbers: {counts:?}") };
+    let is_right = if on { ipv4.min(ipv6) > 100 } else { ipv4 + ipv6 == 0 };
+    ensure!(is_right, "{ipv4} units of IPv4, {ipv6} of IPv6");
     Ok(())
+}
+
+/// Two streams at a time, whose frames come in turns.
+fn two_streams() -> Result<()> {
+    thread::scope(|scope| {
+        let streams = ["5001", "5002"].map(|port| {
+            let at = format!("{}:{port}", OURS.address());
+            scope.spawn(move || stream_at(&program(), &LINUX, &OURS, &at, 16 * MEBIBYTE))
+        });
+        for stream in streams {
+            stream.join().map_err(|_| anyhow::anyhow!("a stream panicked"))??;
+        }
+        Ok(())
+    })
 }
 
 /// What the stand-in for NDIS has seen: large sends, and checksums, or none of them.

@@ -48,8 +48,6 @@ impl Offloads {
 /// What the adapter's transport may ask, if the miniport has offloads.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct State {
-    /// A transport has asked for offloads, as it does when it binds.
-    pub(crate) is_asked: bool,
     pub(crate) current: Offloads,
     pub(crate) capabilities: Offloads,
     /// Indications of NDIS_STATUS_TASK_OFFLOAD_CURRENT_CONFIG.
@@ -145,7 +143,7 @@ pub(crate) unsafe fn attributes(
     if !attributes.DefaultTcpConnectionOffloadConfiguration.is_null() {
         return Err("connection offload, which Windows has no more");
     }
-    lock(&adapter.attributes).offloads = Some(State { is_asked: false, current, capabilities, indications: 0 });
+    lock(&adapter.attributes).offloads = Some(State { current, capabilities, indications: 0 });
     Ok(())
 }
 
@@ -175,9 +173,6 @@ pub(crate) unsafe fn indicated(adapter: &Adapter, indication: &NDIS_STATUS_INDIC
 fn set(adapter: &Adapter, oid: u32, bytes: &[u8], succeeds: bool) -> Option<Offloads> {
     let state = || lock(&adapter.attributes).offloads;
     let before = state()?;
-    if let Some(state) = &mut lock(&adapter.attributes).offloads {
-        state.is_asked = true;
-    }
     let outcome = request(adapter, Operation::Set, false, oid, bytes);
     let after = state()?;
     if outcome.status.is_success() != succeeds {

@@ -20,13 +20,13 @@ const TCP: u8 = 6;
 const PSH: u8 = 8;
 const ACK: u8 = 0x10;
 
-/// Units of an adapter, their segments, and bytes of payload.
+/// Units of an adapter, their segments, and bytes of payload; units of IPv6.
 #[derive(Default)]
-pub(crate) struct Counts([AtomicU64; 3]);
+pub(crate) struct Counts([AtomicU64; 4]);
 
 impl Counts {
     pub(super) fn add(&self, unit: &Unit) {
-        let counts = [1, unit.segments as u64, unit.payload as u64];
+        let counts = [1, unit.segments as u64, unit.payload as u64, u64::from(unit.version == IPV6)];
         for (count, more) in self.0.iter().zip(counts) {
             count.fetch_add(more, Ordering::Relaxed);
         }
@@ -46,11 +46,12 @@ impl Counts {
         // SAFETY: the answer has as many bytes, and the structure is of numbers.
         let told = unsafe { answer.data.as_ptr().cast::<NDIS_RSC_STATISTICS_INFO>().read_unaligned() };
         let told = [told.CoalesceEvents, told.CoalescedPkts, told.CoalescedOctets];
-        let found = self.0.each_ref().map(|count| count.load(Ordering::Relaxed));
+        let [units, segments, octets, of_ipv6] = self.0.each_ref().map(|count| count.load(Ordering::Relaxed));
+        let found = [units, segments, octets];
         if told != found {
             violation(&format!("OID_TCP_RSC_STATISTICS: {told:?} events, packets and octets, of {found:?}"));
         }
-        kernel::trace(&format!("ndis: coalesced: {} {} units and segments", found[0], found[1]));
+        kernel::trace(&format!("ndis: coalesced: {} {of_ipv6} units of IPv4 and of IPv6", units - of_ipv6));
     }
 }
 
@@ -81,9 +82,11 @@ pub(super) fn check(list: &NET_BUFFER_LIST, frame: &[u8], longest: usize, offloa
         wrong("its frame is not TCP's");
         return None;
     };
-    let asked = offloads.filter(|state| state.is_asked);
-    if !asked.is_some_and(|state| state.capabilities.coalesce[version]) {
-        wrong("no transport has asked for units");
+    if !offloads.is_some_and(|state| state.current.coalesce[version]) {
+        wrong("they are off");
+    }
+    if segments < 2 {
+        wrong("of one segment");
     }
     if duplicates != 0 {
         wrong("NDIS would turn RSC off for its duplicate acknowledgments");

@@ -143,6 +143,8 @@ pub(crate) fn commit(number: u32, text: &mut Text<'_>) {
             121 => receive::planted::indicate_unit(receive::planted::FRAME_OF_NOTHING, 2),
             122 => receive::planted::indicate_unit(receive::planted::SEGMENT_WITH_FIN, 2 | 1 << 16),
             123 => receive::planted::indicate_unit(receive::planted::SEGMENT_WITHOUT_DATA, 2),
+            125 => receive::planted::indicate_unit(receive::planted::SEGMENT_OF_ANOTHER_LENGTH, 2),
+            126 => receive::planted::indicate_unit(receive::planted::SEGMENT_WITH_FIN, 1),
             124 => receive::planted::indicate_unit(receive::planted::FRAME_OF_NOTHING, 1 << 16),
             _ => text.check(false, "no such violation"),
         }

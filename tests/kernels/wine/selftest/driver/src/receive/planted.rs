@@ -183,9 +183,10 @@ pub(crate) unsafe fn indicate_beyond_memory() {
     }
 }
 
-/// Starts of frames: of no protocol, of a TCP segment with FIN, of one that ends with its header.
+/// Starts of frames: of no protocol, of a TCP segment with FIN, of one that is shorter than its frame, of one that ends with its header.
 pub(crate) const FRAME_OF_NOTHING: &[u8] = &[0; 14];
 pub(crate) const SEGMENT_WITH_FIN: &[u8] = &segment(FRAME as u16 - 14, 0x11);
+pub(crate) const SEGMENT_OF_ANOTHER_LENGTH: &[u8] = &segment(FRAME as u16 - 15, 0x10);
 pub(crate) const SEGMENT_WITHOUT_DATA: &[u8] = &segment(40, 0x10);
 
 /// Headers of Ethernet, IPv4 and TCP.
