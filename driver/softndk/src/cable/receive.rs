@@ -24,11 +24,18 @@ use zerocopy::network_endian::U16 as EtherType;
 use super::{counters::Lost, unit};
 use crate::{lists::Chain, ndis, ndis::Handle, platform::Windows};
 
-/// Frames that wait for NDIS, or are with NDIS, at a time. A frame that finds no list is dropped.
-const LISTS: usize = 256;
+/// Bytes for the frames that wait for NDIS, or are with NDIS, at a time. A frame that finds no list is dropped, and TCP sends it again, slower: with
+/// 256 lists one in twelve was.
+const MEMORY: usize = 4 << 20;
+const MOST_LISTS: usize = 2048;
 
-/// With fewer free lists than this NDIS has to copy what the driver indicates (NDIS_RECEIVE_FLAGS_RESOURCES).
-const LOW: usize = LISTS / 8;
+/// Lists for datagrams of `length` bytes.
+const fn lists(length: usize) -> usize {
+    match MEMORY.checked_div(length) {
+        Some(lists) if lists < MOST_LISTS => lists,
+        _ => MOST_LISTS,
+    }
+}
 
 /// The tag of the pool of lists.
 const TAG: u32 = u32::from_le_bytes(*b"SNdk");
@@ -122,7 +129,7 @@ pub(super) struct Receive {
     /// Bytes of the longest datagram.
     length: usize,
     /// Dropped before the pool.
-    _entries: Slice<Entry, Windows>,
+    entries: Slice<Entry, Windows>,
     _pool: Pool,
 }
 
@@ -136,7 +143,7 @@ impl Receive {
     pub(super) fn new(miniport: NDIS_HANDLE, length: usize) -> Result<Self, OutOfMemory> {
         let pool = Pool::new(miniport)?;
         let mut failed = None;
-        let entries = Slice::from_fn(LISTS, |_| match failed {
+        let entries = Slice::from_fn(lists(length), |_| match failed {
             Some(_) => Entry::none(),
             None => Entry::new(pool.0.0, length).unwrap_or_else(|error| {
                 failed = Some(error);
@@ -154,7 +161,7 @@ impl Receive {
             free.append(unsafe { Chain::of(entry.list) });
         }
         let (free, queued) = (SpinLock::<_, Windows>::new(free), SpinLock::<_, Windows>::new(Chain::empty()));
-        Ok(Self { miniport: Handle(miniport), free, queued, length, _entries: entries, _pool: pool })
+        Ok(Self { miniport: Handle(miniport), free, queued, length, entries, _pool: pool })
     }
 
     /// The adapter's handle.
@@ -263,7 +270,8 @@ impl Receive {
 
     /// Indicates lists to NDIS, at DISPATCH_LEVEL. Returns them if they are free again already.
     pub(super) fn indicate(&self, chain: Chain) -> Option<Chain> {
-        let is_low = self.free.lock().count < LOW;
+        // With few free lists NDIS has to copy what the driver indicates.
+        let is_low = self.free.lock().count < self.entries.len() / 8;
         let flags = NDIS_RECEIVE_FLAGS_DISPATCH_LEVEL | if is_low { NDIS_RECEIVE_FLAGS_RESOURCES } else { 0 };
         // SAFETY: the adapter is not halted while its lists count in `Traffic`; the chain is owned, and NDIS's from now on, unless the flags
         // say that NDIS copies.
