@@ -126,8 +126,10 @@ impl Open {
         if self.last.is_null() {
             // SAFETY: by contract; before the frame is the datagram's header.
             self.last = unsafe { describe(self.first, 0, HEADER.saturating_add(self.end)) };
+            // SAFETY: by contract.
+            let buffer = unsafe { buffer(self.first) };
             // SAFETY: the list's one NET_BUFFER.
-            let buffer = unsafe { &mut *buffer(self.first) };
+            let buffer = unsafe { &mut *buffer };
             (buffer.MdlChain, buffer.CurrentMdl) = (self.last, self.last);
         }
         let payload = segment.payload();
@@ -137,7 +139,7 @@ impl Open {
         unsafe { (*self.last).Next = part };
         self.last = part;
         // SAFETY: by contract.
-        let others = unsafe { &mut (*self.first).MiniportReserved[1] };
+        let [_, others] = unsafe { &mut (*self.first).MiniportReserved };
         // SAFETY: by contract.
         unsafe { (*list).Next = others.cast() };
         *others = list.cast();
@@ -160,8 +162,10 @@ impl Open {
         if unit.write_headers(frame).is_none() {
             return;
         }
+        // SAFETY: by contract.
+        let buffer = unsafe { buffer(first) };
         // SAFETY: the list's one NET_BUFFER.
-        unsafe { (*buffer(first)).DataLength = unit.length() as u32 };
+        unsafe { (*buffer).DataLength = unit.length() as u32 };
         let right = Checksums::IP_CHECKSUM_SUCCEEDED | Checksums::TCP_CHECKSUM_SUCCEEDED;
         // DupAckCount and RscTcpTimestampDelta are 0: no unit has an acknowledgment without data, or two timestamps.
         for (place, value) in
@@ -184,12 +188,15 @@ impl Open {
 /// A list of `receive`, which the caller owns.
 pub(super) unsafe fn take_apart(list: *mut NET_BUFFER_LIST) -> Chain {
     // SAFETY: by contract.
-    let others = core::mem::replace(unsafe { &mut (*list).MiniportReserved[1] }, null_mut());
+    let [_, others] = unsafe { &mut (*list).MiniportReserved };
+    let others = core::mem::replace(others, null_mut());
     if !others.is_null() {
         // SAFETY: by contract.
         let mdl = unsafe { entry(list) }.mdl;
+        // SAFETY: by contract.
+        let buffer = unsafe { buffer(list) };
         // SAFETY: the list's one NET_BUFFER.
-        unsafe { (*buffer(list)).MdlChain = mdl };
+        unsafe { (*buffer).MdlChain = mdl };
     }
     // SAFETY: null, or lists that `join` has linked.
     unsafe { Chain::of(others.cast()) }
@@ -210,7 +217,9 @@ unsafe fn frame<'a>(list: *mut NET_BUFFER_LIST) -> &'a mut [u8] {
     // SAFETY: by contract.
     let memory = unsafe { entry(list) }.memory();
     // SAFETY: by contract.
-    let length = unsafe { (*buffer(list)).DataLength } as usize;
+    let buffer = unsafe { buffer(list) };
+    // SAFETY: the list's one NET_BUFFER.
+    let length = unsafe { (*buffer).DataLength } as usize;
     // The frame follows the datagram's header.
     // SAFETY: within the list's memory.
     let start = unsafe { memory.add(HEADER) };
