@@ -35,7 +35,7 @@ use ndk_abi::{
     },
 };
 use ndk_provider::{ConnectionSide, LocalEndpoint};
-use platform::Passive;
+use platform::{Event, Passive};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::{
@@ -43,6 +43,7 @@ use crate::{
     attributes::{self, ETHERNET_HEADER, MULTICAST_LIST_SIZE, PACKET_FILTERS, STATISTICS},
     cable::Cable,
     configuration, driver, ndk,
+    offload::Offloads,
     platform::Windows,
     traffic::{Count, Frames},
 };
@@ -219,14 +220,11 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
             }
             ndk::set_state(adapter, enable)
         }
-        // Of an adapter without a cable they are not supported.
-        OID_OFFLOAD_ENCAPSULATION if adapter.cable().is_some() => {
-            adapter.offloads.set_encapsulation(&buffer.take_structure()?)?;
-            tell_offloads(adapter, passive)
+        OID_OFFLOAD_ENCAPSULATION => {
+            change_offloads(adapter, |offloads| offloads.set_encapsulation(&buffer.take_structure()?), passive)
         }
-        OID_TCP_OFFLOAD_PARAMETERS if adapter.cable().is_some() => {
-            adapter.offloads.set_parameters(&buffer.take_parameters()?)?;
-            tell_offloads(adapter, passive)
+        OID_TCP_OFFLOAD_PARAMETERS => {
+            change_offloads(adapter, |offloads| offloads.set_parameters(&buffer.take_parameters()?), passive)
         }
         // The virtual link has no parameters, and the adapter no interrupts.
         OID_GEN_LINK_PARAMETERS | OID_GEN_INTERRUPT_MODERATION => Err(NDIS_STATUS_NOT_SUPPORTED),
@@ -234,11 +232,17 @@ fn set(adapter: &Adapter, buffer: &mut Buffer, passive: &Passive<'_>) -> Result<
     }
 }
 
-/// Tells NDIS which task offloads are on now, when no segments are joined that are not to be any more ("Querying and Changing RSC State").
-fn tell_offloads(adapter: &Adapter, passive: &Passive<'_>) -> Result<(), NDIS_STATUS> {
-    if let Some(cable) = adapter.cable() {
-        Cable::flush(&cable, passive).map_err(|_| NDIS_STATUS_RESOURCES)?;
-    }
+/// Changes the task offloads of an adapter with a cable, and tells NDIS which are on now, when no segments are joined that are not to be any more
+/// ("Querying and Changing RSC State").
+fn change_offloads(
+    adapter: &Adapter,
+    change: impl FnOnce(&Offloads) -> Result<(), NDIS_STATUS>,
+    passive: &Passive<'_>,
+) -> Result<(), NDIS_STATUS> {
+    let cable = adapter.cable().ok_or(NDIS_STATUS_NOT_SUPPORTED)?;
+    let flushed = Event::new().map_err(|_| NDIS_STATUS_RESOURCES)?;
+    change(&adapter.offloads)?;
+    Cable::flush(&cable, flushed, passive);
     attributes::indicate_offloads(adapter.miniport(), adapter.offloads.current());
     Ok(())
 }

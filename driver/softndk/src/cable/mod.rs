@@ -442,13 +442,11 @@ impl Cable {
         this.traffic.end(1);
     }
 
-    /// Waits until no run indicates by the offloads that were on before this call.
-    pub(crate) fn flush(this: &Arc<Self, Windows>, passive: &Passive<'_>) -> Result<(), OutOfMemory> {
-        let flushed = Event::new()?;
+    /// Waits until no run indicates by the offloads that were on before this call. `flushed`: a new event. NDIS serialises the callers, OID requests.
+    pub(crate) fn flush(this: &Arc<Self, Windows>, flushed: Arc<Event<Windows>, Windows>, passive: &Passive<'_>) {
         *this.flush.lock() = Some(flushed.clone());
         Deferred::schedule(this);
         flushed.wait(passive);
-        Ok(())
     }
 
     /// Takes lists back that NDIS returns. IRQL <= DISPATCH.
