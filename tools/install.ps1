@@ -1,7 +1,7 @@
 #Requires -RunAsAdministrator
 <#
 .SYNOPSIS
-    Installs softndk.sys, and creates the adapter Root\SoftNdk if there is none.
+    Installs softndk.sys, and creates the adapter Root\SoftNdk if there is none, or as many as -Adapters says.
 .DESCRIPTION
     Not yet run on Windows. A device without hardware has to be created: devgen.exe of the WDK (22H2 or later) does it. On a machine
     without the WDK, copy devgen.exe there from Tools\<version>\x64 of the kit.
@@ -9,14 +9,20 @@
     The folder that `cargo make` wrote.
 .PARAMETER Devgen
     Where devgen.exe is, if not on the path.
+.PARAMETER Adapters
+    How many adapters the machine is to have at least: two for a patch cable (set-patch-cable.ps1).
 .EXAMPLE
     .\install.ps1 -Package .\softndk_package -Devgen .\devgen.exe
+.EXAMPLE
+    .\install.ps1 -Package .\softndk_package -Devgen .\devgen.exe -Adapters 2
 #>
 [CmdletBinding()]
 param(
     [Parameter(Mandatory)]
     [string] $Package,
-    [string] $Devgen = 'devgen.exe'
+    [string] $Devgen = 'devgen.exe',
+    [ValidateRange(1, 8)]
+    [int] $Adapters = 1
 )
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
@@ -46,32 +52,32 @@ if ($LASTEXITCODE -eq 3010) {
     Write-Warning 'Windows has to be restarted before this driver is the one that runs.'
 }
 
-if (-not (Get-Adapter)) {
+for ($there = @(Get-Adapter).Count; $there -lt $Adapters; $there++) {
     & $Devgen /add /bus ROOT /hardwareid $hardwareId
     if ($LASTEXITCODE -ne 0) {
         throw "devgen ended with $LASTEXITCODE"
     }
 }
 
-# Plug and Play installs the driver on the new device by itself.
-Write-Output 'Waiting for the device to start.'
+# Plug and Play installs the driver on a new device by itself.
+Write-Output 'Waiting for each device to start.'
 $deadline = (Get-Date).AddSeconds(60)
-while (-not (Get-Adapter | Where-Object { $_.Status -eq 'OK' })) {
+while (@(Get-Adapter | Where-Object { $_.Status -eq 'OK' }).Count -lt $Adapters) {
     if ((Get-Date) -gt $deadline) {
         Get-Adapter | Format-List InstanceId, Status, Problem | Out-String | Write-Output
-        throw "The adapter does not start. See $env:SystemRoot\INF\setupapi.dev.log."
+        throw "An adapter does not start. See $env:SystemRoot\INF\setupapi.dev.log."
     }
     Start-Sleep -Seconds 1
 }
 # NDIS and TCP/IP come some time after that.
-Write-Output 'Waiting for TCP/IP on the adapter.'
+Write-Output 'Waiting for TCP/IP on each adapter.'
 $deadline = (Get-Date).AddSeconds(30)
 $instances = @(Get-Adapter | ForEach-Object { $_.InstanceId })
-while (-not (Get-NetAdapter | Where-Object { $_.PnPDeviceID -in $instances } |
-            ForEach-Object { Get-NetIPInterface -InterfaceIndex $_.ifIndex -ErrorAction SilentlyContinue })) {
+while (@(Get-NetAdapter | Where-Object { $_.PnPDeviceID -in $instances } |
+            Where-Object { Get-NetIPInterface -InterfaceIndex $_.ifIndex -ErrorAction SilentlyContinue }).Count -lt $Adapters) {
     if ((Get-Date) -gt $deadline) {
         Get-NetAdapter | Format-Table Name, InterfaceDescription, Status | Out-String | Write-Output
-        throw 'TCP/IP has no interface for the adapter after 30 s.'
+        throw 'TCP/IP has no interface for an adapter after 30 s.'
     }
     Start-Sleep -Seconds 1
 }

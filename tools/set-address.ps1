@@ -1,13 +1,15 @@
 #Requires -RunAsAdministrator
 <#
 .SYNOPSIS
-    Gives the adapter Root\SoftNdk an IP address, and waits until programs can use it.
+    Gives an adapter Root\SoftNdk an IP address, and waits until programs can use it.
 .DESCRIPTION
     Not yet run on Windows. No DHCP server is on the adapter's wire, with a cable (set-cable.ps1) or without: the adapter has an address of
     169.254.0.0/16 after a while. The address stays with the adapter; once it is there, the script only waits. The adapter's network becomes Private:
     Windows takes a network without a gateway for Public, and shares nothing there.
 .PARAMETER Address
     An address of a network that is none of this machine's: its first 24 bits for IPv4, 64 for IPv6.
+.PARAMETER Name
+    The adapter's name, as Get-NetAdapter shows it; if none is given, the first adapter.
 .PARAMETER Port
     TCP ports on which consumers listen, for SMB 445 and 5445: Windows Firewall lets the machines of the adapter's networks in to them.
 .EXAMPLE
@@ -19,6 +21,7 @@
 param(
     [Parameter(Mandatory, Position = 0)]
     [ipaddress] $Address,
+    [string] $Name = '*',
     [uint16[]] $Port
 )
 Set-StrictMode -Version Latest
@@ -47,8 +50,8 @@ function Get-Held {
 
 # It may be restarting: after Set-NetAdapterAdvancedProperty, for one.
 $adapter = Wait-For 'the adapter Root\SoftNdk to run (see install.ps1)' {
-    $device = Get-PnpDevice -PresentOnly | Where-Object { $_.HardwareID -contains 'Root\SoftNdk' } | Select-Object -First 1
-    Get-NetAdapter | Where-Object { $device -and $_.PnPDeviceID -eq $device.InstanceId -and $_.Status -eq 'Up' }
+    $devices = @(Get-PnpDevice -PresentOnly | Where-Object { $_.HardwareID -contains 'Root\SoftNdk' } | ForEach-Object { $_.InstanceId })
+    Get-NetAdapter | Where-Object { $_.PnPDeviceID -in $devices -and $_.Name -like $Name -and $_.Status -eq 'Up' } | Select-Object -First 1
 }
 if ($Address.AddressFamily -eq 'InterNetwork') { $family = 'IPv4'; $prefix = 24 } else { $family = 'IPv6'; $prefix = 64 }
 $null = Wait-For "$family on $($adapter.Name)" {
@@ -72,7 +75,7 @@ try {
     Write-Warning "The network of $($adapter.Name) stays as it is: $_"
 }
 if ($Port) {
-    $rule = 'SoftNDK consumers'
+    $rule = "SoftNDK consumers, $($adapter.Name)"
     Remove-NetFirewallRule -DisplayName $rule -ErrorAction SilentlyContinue
     # Without a program: the sockets are the system process's.
     $null = New-NetFirewallRule -DisplayName $rule -Group SoftNDK -Direction Inbound -Protocol TCP -LocalPort $Port `
