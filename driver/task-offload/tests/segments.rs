@@ -204,7 +204,7 @@ proptest! {
     // Shows S1317, T92.
     #[test]
     fn a_change_of_headers_ends_a_unit_or_is_in_it(
-        is_ipv6: bool, with_timestamp: bool, first_acknowledgment: u32, rises in prop::collection::vec(0..9_000_u32, 2..6),
+        is_ipv6: bool, with_timestamp: bool, first_acknowledgment: u32, rises in prop::collection::vec(prop_oneof![Just(0), 1..9_000_u32], 2..6),
         windows in prop::collection::vec(any::<u16>(), 6), pushes in prop::collection::vec(any::<bool>(), 6), at in 1..5_usize,
     ) {
         const LENGTH: usize = 101;
@@ -253,7 +253,12 @@ proptest! {
     }
 
     #[test]
-    fn units_grow_to_the_longest_packet(is_ipv6: bool, length in 1..9000_usize, more in 1..20_usize) {
+    fn units_grow_to_the_longest_packet(
+        is_ipv6: bool,
+        // The last two fill a packet of IPv4 and one of IPv6 to the byte.
+        length in prop_oneof![8 => 1..9_000_usize, 1 => Just((0xFFFF - 40) / 5), 1 => Just((0xFFFF - 60) / 15)],
+        more in 1..20_usize,
+    ) {
         let of = |sequence: u32| {
             let payload = vec![sequence as u8; length];
             let (ip_options, tcp_options) = Default::default();
@@ -273,6 +278,7 @@ proptest! {
         for frame in &frames[1..most] {
             unit.join(&frames[0], frame, &received(frame).unwrap()).unwrap();
         }
+        prop_assert_eq!(unit.payload(), most * length);
         let beyond = &frames[most];
         prop_assert_eq!(unit.join(&frames[0], beyond, &received(beyond).unwrap()), Err(Refused::Length));
     }
@@ -347,6 +353,67 @@ proptest! {
             for tcp in [tcp, ETHERNET + 20, ETHERNET + 40] {
                 let _ = divided(&bytes, tcp, mss.into(), is_ipv6);
             }
+        }
+    }
+}
+
+/// By "Exception Conditions that Terminate Coalescing", byte for byte; checksums are not looked at.
+// Shows S1317, T92.
+#[test]
+fn a_frame_with_an_exception_is_no_segment() {
+    for (is_ipv6, tcp_options) in
+        [false, true].into_iter().flat_map(|is_ipv6| COALESCED_OPTIONS.map(|options| (is_ipv6, options)))
+    {
+        let from = Segment {
+            is_ipv6,
+            ip_options: vec![],
+            tcp_options: tcp_options.to_vec(),
+            identification: 1,
+            sequence: 2,
+            fin: false,
+            psh: false,
+            cwr: false,
+            payload: vec![3; 4],
+        };
+        let (frame, tcp) = from.frame(false);
+        let headers = frame.len() - from.payload.len();
+        let is = |at: usize, bytes: &[u8]| {
+            let mut changed = frame.clone();
+            changed[at..at + bytes.len()].copy_from_slice(bytes);
+            Frame::of(&changed)
+        };
+        let segment = received(&frame).unwrap();
+        assert_eq!((segment.is_ipv6(), segment.payload()), (is_ipv6, headers..frame.len()));
+        // PSH is no exception; each other flag, a bit that is reserved, and no ACK are.
+        assert!(matches!(is(tcp + 13, &[0x18]), Frame::Segment(_)));
+        for flags in [0x11, 0x12, 0x14, 0x30, 0x50, 0x90, 0x00, 0x08] {
+            assert_eq!(is(tcp + 13, &[flags]), Frame::Exception, "flags {flags:#x}");
+        }
+        for bit in 0..4 {
+            assert_eq!(is(tcp + 12, &[frame[tcp + 12] | 1 << bit]), Frame::Exception, "bit {bit}");
+        }
+        // Without data, and with more data than there is.
+        let (length, before) = if is_ipv6 { (18, 54) } else { (16, 14) };
+        for (end, is_segment) in [(headers, false), (headers + 1, true), (frame.len(), true), (frame.len() + 1, false)]
+        {
+            let found = is(length, &((end - before) as u16).to_be_bytes());
+            assert_eq!(matches!(found, Frame::Segment(_)), is_segment, "{end}");
+            assert_eq!(found == Frame::Exception, !is_segment, "{end}");
+        }
+        if is_ipv6 {
+            assert_eq!(is(20, &[17]), Frame::Other);
+        } else {
+            assert_eq!(is(23, &[17]), Frame::Other);
+            assert!(matches!(is(20, &[0x40, 0]), Frame::Segment(_)), "it may not be fragmented");
+            for fragment in [[0x20, 0], [0, 1], [0x1F, 0xFF]] {
+                assert_eq!(is(20, &fragment), Frame::Exception, "{fragment:?}");
+            }
+            let (with_options, _) = Segment { ip_options: vec![1; 4], ..from.clone() }.frame(false);
+            assert_eq!(Frame::of(&with_options), Frame::Exception);
+        }
+        for options in [vec![1; 4], vec![1; 12], vec![1, 1, 8, 10, 0, 0, 1, 2, 0, 0, 3, 4, 1, 1, 1, 1]] {
+            let (with_options, _) = Segment { tcp_options: options, ..from.clone() }.frame(false);
+            assert_eq!(Frame::of(&with_options), Frame::Exception);
         }
     }
 }
