@@ -63,6 +63,7 @@ fn the_header_is_that_of_rfc_7348() {
 #[test]
 fn a_station_is_found_behind_the_peer_that_sent_its_frames() {
     let mut vtep = vtep();
+    assert_eq!(vtep.header(), header::emit(Vni::new(7).unwrap()));
     let to = |vtep: &Vtep<Vec<Set>>, station, now| vtep.destination(&frame(station, ADAPTER, 46), 60, now);
     assert_eq!(to(&vtep, STATION, 0), Ok(Destination::All), "unknown");
     let hello = frame(BROADCAST, STATION, 46);
@@ -74,6 +75,8 @@ fn a_station_is_found_behind_the_peer_that_sent_its_frames() {
     // The station has moved behind another peer. A socket of both families gives an IPv4 peer's mapped address (RFC 4291 section 2.5.5.2).
     vtep.decapsulate(ip("::ffff:192.0.2.1"), &datagram(7, &hello), 2).unwrap();
     assert_eq!(to(&vtep, STATION, 2), Ok(Destination::One(index(0))));
+    assert_eq!([0, 1].map(|place| Destination::One(index(1)).is(place)), [false, true]);
+    assert_eq!([0, 1].map(|place| Destination::All.is(place)), [true; 2]);
 }
 
 // Shows T86, T87, T88.
@@ -172,6 +175,11 @@ fn lists_of_peers() {
     assert_eq!(Peers::parse(&many(MAX_PEERS)).unwrap().iter().count(), MAX_PEERS);
     assert_eq!(Peers::parse(&many(MAX_PEERS + 1)), Err(Refusal::TooMany));
     assert_eq!(peers().get(index(1)), Some(ip("192.0.2.2")));
+    assert_eq!([index(0), index(1)].map(PeerIndex::get), [0, 1]);
+    assert!(peers().may_have(ip("192.0.2.3")));
+    for wrong in ["192.0.2.1", "::ffff:192.0.2.2", "2001:db8::1", "224.0.0.1"] {
+        assert!(!peers().may_have(ip(wrong)), "{wrong}");
+    }
 }
 
 // Shows T89.
@@ -241,4 +249,6 @@ fn tunnel_ends_have_addresses_of_their_own() {
         assert!(!addresses[..place].contains(address), "{address:?} twice");
     }
     assert_eq!(MacAddress::of_tunnel_end(ip("::ffff:192.0.2.1")), addresses[0]);
+    // It stays so in later versions: neighbours have it in their tables.
+    assert_eq!(addresses[0], MacAddress([2, 0x83, 0x95, 0x2f, 0x13, 0xf8]));
 }
