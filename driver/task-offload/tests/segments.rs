@@ -122,8 +122,9 @@ fn divided(frame: &[u8], tcp: usize, mss: usize, is_ipv6: bool) -> Option<Vec<Ve
         send.write_headers(place, &mut segment).unwrap();
         segment
     });
-    let segments = segments.collect();
+    let segments: Vec<Vec<u8>> = segments.collect();
     assert!(payload.is_empty());
+    assert_eq!(send.octets(), segments.iter().map(Vec::len).sum());
     Some(segments)
 }
 
@@ -391,6 +392,11 @@ fn a_frame_with_an_exception_is_no_segment() {
         }
         for bit in 0..4 {
             assert_eq!(is(tcp + 12, &[frame[tcp + 12] | 1 << bit]), Frame::Exception, "bit {bit}");
+        }
+        // A TCP header that is shorter than TCP's, or longer than the frame.
+        assert_eq!(is(tcp + 12, &[0x40]), Frame::Exception);
+        for end in tcp + 1..headers {
+            assert_eq!(Frame::of(&frame[..end]), Frame::Exception, "{end} bytes");
         }
         // Without data, and with more data than there is.
         let (length, before) = if is_ipv6 { (18, 54) } else { (16, 14) };
