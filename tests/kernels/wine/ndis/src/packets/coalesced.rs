@@ -36,7 +36,7 @@ impl Counts {
     pub(crate) fn check(&self, adapter: &Adapter) {
         const SIZE: usize = size_of::<NDIS_RSC_STATISTICS_INFO>();
         let can = lock(&adapter.attributes).offloads.is_some_and(|state| state.capabilities.coalesce.contains(&true));
-        if !can {
+        if !can || adapter.packets.unchecked.load(Ordering::Relaxed) {
             return;
         }
         let answer = request(adapter, Operation::Query, false, OID_TCP_RSC_STATISTICS, &[0; SIZE]);
@@ -65,6 +65,18 @@ pub(super) struct Unit {
     pub(super) mss: usize,
     segments: usize,
     payload: usize,
+}
+
+/// The unit in a list, by the start of its frame of `length` bytes, unchecked.
+pub(super) fn of(list: &NET_BUFFER_LIST, start: &[u8], length: usize) -> Option<Unit> {
+    let segments = list.NetBufferListInfo[TcpRecvSegCoalesceInfo].addr() & 0xFFFF;
+    if segments == 0 {
+        return None;
+    }
+    let (version, tcp) = tcp(start)?;
+    let headers = tcp + usize::from(start[tcp + 12] >> 4) * 4;
+    let payload = length.checked_sub(headers)?;
+    Some(Unit { version, tcp, headers, mss: payload.div_ceil(segments), segments, payload })
 }
 
 /// Looks at what a list says of coalescing. `longest`: bytes of the longest frame on the network.
@@ -96,13 +108,12 @@ pub(super) fn check(list: &NET_BUFFER_LIST, frame: &[u8], longest: usize, offloa
     if info(TcpIpChecksumNetBufferListInfo) != right {
         wrong("it does not say that its checksums are right");
     }
-    let headers = tcp + usize::from(frame[tcp + 12] >> 4) * 4;
-    let payload = frame.len().saturating_sub(headers);
-    if payload == 0 || payload.div_ceil(segments) + headers > longest {
+    let unit = of(list, frame, frame.len()).filter(|unit| unit.payload > 0 && unit.mss + unit.headers <= longest);
+    let Some(unit) = unit else {
         wrong("no such segments fit into the network");
         return None;
-    }
-    if frame[tcp + 13] & !PSH != ACK || ![0, 12].contains(&(headers - tcp - 20)) {
+    };
+    if frame[tcp + 13] & !PSH != ACK || ![0, 12].contains(&(unit.headers - tcp - 20)) {
         wrong("of segments with flags or options that are not to be joined");
     }
     if !virtio::has_right_checksums(frame, version, tcp) {
@@ -111,7 +122,7 @@ pub(super) fn check(list: &NET_BUFFER_LIST, frame: &[u8], longest: usize, offloa
     if virtio::packet_length(frame, version) + HEADER != frame.len() {
         wrong("its packet is not as long as its frame");
     }
-    Some(Unit { version, tcp, headers, mss: payload.div_ceil(segments), segments, payload })
+    Some(unit)
 }
 
 /// The version of IP of a TCP segment without options or extensions of IP, and where its TCP header begins.

@@ -11,13 +11,14 @@ mod entries;
 mod pool;
 mod receive;
 mod tap;
+mod unchecked;
 mod virtio;
 
 use std::{
     collections::BTreeMap,
     sync::{
         Condvar, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -55,6 +56,8 @@ pub(crate) struct Outstanding {
     missed: Mutex<Vec<Batch>>,
     pub(crate) receives: receive::Receives,
     pub(crate) coalesced: coalesced::Counts,
+    /// Receives are not checked: set for an adapter that has a TAP interface.
+    unchecked: AtomicBool,
     pub(crate) tap: tap::Slot,
 }
 

@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
-    sync::{Arc, Condvar, Mutex, Once, PoisonError},
+    sync::{Arc, Condvar, Mutex, Once, PoisonError, atomic::Ordering},
     thread::{self, ThreadId},
     time::Duration,
 };
@@ -18,7 +18,7 @@ use super::{
     batch::{HEADER, frames_of, pieces},
     coalesced,
     entries::check_level,
-    pool,
+    pool, unchecked,
 };
 use crate::{
     adapter::{self, Adapter, PATIENCE, State},
@@ -393,6 +393,11 @@ unsafe extern "system" fn NdisMIndicateReceiveNetBufferLists(
     }
     let receives = &adapter.packets.receives;
     receives.enter(adapter.state());
+    if adapter.packets.unchecked.load(Ordering::Relaxed) {
+        // SAFETY: as the caller says.
+        unsafe { unchecked::indicate(&adapter, first, flags) };
+        return receives.leave();
+    }
     let may_keep = flags & NDIS_RECEIVE_FLAGS_RESOURCES == 0;
     let attributes = lock(&adapter.attributes);
     let (longest, offloads) = (attributes.mtu as usize + HEADER, attributes.offloads);

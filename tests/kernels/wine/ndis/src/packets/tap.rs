@@ -8,9 +8,8 @@
 //! the miniport indicates go to Linux within the indication. Where the interface is full, or down, they are lost, as on a cable.
 
 use std::{
-    borrow::Cow,
     collections::VecDeque,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     thread::JoinHandle,
 };
 
@@ -23,7 +22,7 @@ use super::{
     batch::{Batch, HEADER, Info},
     begin,
     coalesced::Unit,
-    finish, is_back,
+    finish, is_back, unchecked,
     virtio::{self, VirtioHeader},
 };
 use crate::{
@@ -125,14 +124,20 @@ impl Tap {
 
     /// Hands a frame to Linux, if Linux takes it. Linux looks at the checksums of a frame that is no unit.
     pub(super) fn write(&self, frame: &[u8], unit: Option<&Unit>) {
-        let mut frame = Cow::Borrowed(frame);
-        let header = match unit {
-            Some(_) => virtio::to_linux(unit, frame.to_mut()),
-            None => [0; virtio::HEADER],
-        };
-        let parts = [header.as_slice(), &frame].map(|part| Part { start: part.as_ptr(), length: part.len() });
+        self.write_parts(&[frame], unit);
+    }
+
+    /// As [`Self::write`], of a frame in parts, the first of which has all headers.
+    pub(super) fn write_parts(&self, frame: &[&[u8]], unit: Option<&Unit>) {
+        let length = frame.iter().map(|part| part.len()).sum();
+        let (start, others) = frame.split_first().map_or((&[][..], frame), |(start, others)| (*start, others));
+        let (headers, payload) = start.split_at(unit.map_or(0, |unit| unit.headers));
+        let mut headers = headers.to_vec();
+        let header = unit.map_or([0; virtio::HEADER], |unit| virtio::to_linux(unit, &mut headers, length));
+        let parts = [&header[..], &headers, payload].into_iter().chain(others.iter().copied());
+        let parts = parts.map(|part| Part { start: part.as_ptr(), length: part.len() }).collect::<Vec<_>>();
         let place = parts.as_ptr().expose_provenance();
-        // SAFETY: two parts, which are read.
+        // SAFETY: parts, which are read.
         let _lost = unsafe { call(Syscall::WriteV, [self.file.0 as usize, place, parts.len(), 0, 0, 0]) };
     }
 
@@ -200,6 +205,7 @@ impl Slot {
             return;
         }
         let address = lock(&adapter.attributes).mac_address;
+        adapter.packets.unchecked.store(unchecked::is_wanted(adapter), Ordering::Relaxed);
         match Tap::open(&name, address) {
             Ok(tap) => {
                 let (tap, adapter) = (Arc::new(tap), Arc::clone(adapter));

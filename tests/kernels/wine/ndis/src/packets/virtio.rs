@@ -103,13 +103,13 @@ impl VirtioHeader {
     }
 }
 
-/// The header of a frame that Linux gets: of a unit, one that Linux may take for several segments, with the sum of the pseudo-header in the place of
-/// the checksum, as `frame` has it then.
-pub(super) fn to_linux(unit: Option<&Unit>, frame: &mut [u8]) -> [u8; HEADER] {
-    let Some(Unit { version, tcp, headers, mss, .. }) = unit else { return [0; HEADER] };
-    let length = frame.len() - tcp;
-    let sum = sum(&[pseudo_header(frame, *version).to_be_bytes(), (length as u16).to_be_bytes()].concat());
-    frame[tcp + TCP_CHECKSUM..tcp + TCP_CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
+/// The header of a unit that Linux gets, which Linux may take for several segments, with the sum of the pseudo-header in the place of the checksum, as
+/// `start`, the start of its frame of `length` bytes, has it then.
+pub(super) fn to_linux(unit: &Unit, start: &mut [u8], length: usize) -> [u8; HEADER] {
+    let Unit { version, tcp, headers, mss, .. } = unit;
+    let length = length - tcp;
+    let sum = sum(&[pseudo_header(start, *version).to_be_bytes(), (length as u16).to_be_bytes()].concat());
+    start[tcp + TCP_CHECKSUM..tcp + TCP_CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
     let gso_type = if *version == IPV4 { GSO_TCPV4 } else { GSO_TCPV6 };
     let numbers = [*headers, *mss, *tcp, TCP_CHECKSUM].map(|number| (number as u16).to_le_bytes());
     let mut header = [0; HEADER];
