@@ -61,6 +61,7 @@ fn serve_service(driver: &str, addresses: &str) -> Result<()> {
     service.set_parameter("WithoutWsk", "0")?;
     service.set_parameter("WithoutUso", "0")?;
     service.set_parameter("RefusedWatches", "0")?;
+    service.set_parameter("Unchecked", "0")?;
     service.set_parameter("Crc", "0")?;
     service.set_parameter("Groups", "")?;
     service.set_parameter("NetworkAddress", "")?;
