@@ -94,11 +94,7 @@ fn are_right(file: &PathBuf) -> Result<()> {
 
 /// What the stand-in for NDIS has seen: units of IPv4 and of IPv6, or none of them.
 fn joined(session: &Session, on: bool) -> Result<()> {
-    let log = session.log()?;
-    let line = log.lines().rev().find_map(|line| line.split_once("ndis: coalesced: "));
-    let (_, counts) = line.context("the stand-in does not say what was coalesced")?;
-    let counts = counts.split(' ').map_while(|count| count.parse().ok()).collect::<Vec<u64>>();
-    let [ipv4, ipv6] = counts[..] else { anyhow::bail!("not two numbers: {counts:?}") };
+    let [ipv4, ipv6] = last_counts(session, "ndis: coalesced: ")?;
     let is_right = if on { ipv4.min(ipv6) > 100 } else { ipv4 + ipv6 == 0 };
     ensure!(is_right, "{ipv4} units of IPv4, {ipv6} of IPv6");
     Ok(())
@@ -118,13 +114,18 @@ fn two_streams() -> Result<()> {
     })
 }
 
+/// The two numbers behind `what` in the last such line of the stand-ins' log.
+fn last_counts(session: &Session, what: &str) -> Result<[u64; 2]> {
+    let log = session.log()?;
+    let line = log.lines().rev().find_map(|line| line.split_once(what));
+    let (_, counts) = line.with_context(|| format!("the stand-ins do not say {what:?}"))?;
+    let counts = counts.split(' ').map_while(|count| count.parse().ok()).collect::<Vec<_>>();
+    counts.try_into().map_err(|counts| anyhow::anyhow!("not two numbers behind {what:?}: {counts:?}"))
+}
+
 /// What the stand-in for NDIS has seen: large sends, and checksums, or none of them.
 fn left(session: &Session, on: bool) -> Result<()> {
-    let log = session.log()?;
-    let line = log.lines().rev().find_map(|line| line.split_once("ndis: left to the miniport: "));
-    let (_, counts) = line.context("the stand-in does not say what was left")?;
-    let counts = counts.split(' ').map_while(|count| count.parse().ok()).collect::<Vec<u64>>();
-    let [large, checksums] = counts[..] else { anyhow::bail!("not two numbers: {counts:?}") };
+    let [large, checksums] = last_counts(session, "ndis: left to the miniport: ")?;
     ensure!((large > 100) == on && (checksums > 10) == on, "{large} large sends, {checksums} checksums");
     Ok(())
 }

@@ -259,7 +259,7 @@ pub(crate) fn check(adapter: &Adapter) {
     let old = first_revision(off);
     let coalesces = Offloads { coalesce: capabilities.coalesce, ..Offloads::default() };
     expect("turned off by the first revision", set(adapter, OID_TCP_OFFLOAD_PARAMETERS, &old, true), coalesces);
-    expect("turned on once more", set(adapter, OID_TCP_OFFLOAD_PARAMETERS, &on, true), capabilities);
+    expect("on after the first revision", set(adapter, OID_TCP_OFFLOAD_PARAMETERS, &on, true), capabilities);
     for wrong in [parameters(9, 0), parameters(0, 9), vec![0; 0x14]] {
         expect("with a wrong setting", set(adapter, OID_TCP_OFFLOAD_PARAMETERS, &wrong, false), capabilities);
     }
