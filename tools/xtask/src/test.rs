@@ -3,6 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -33,15 +34,20 @@ fn first_seed() -> String {
 /// Sets up, runs everything, and prints the count as the last line; `full` is ten times the random work.
 ///
 /// The tests under Wine mostly wait, and those of the workspace mostly compute: both run at the same time. The thread that is done with the latter
-/// helps with the former.
+/// helps with the former; the [`BUILDS`] are for both.
 pub(crate) fn test(full: bool) -> Result<ExitCode> {
     setup::setup()?;
     let root = paths::root();
     let mut tally = Tally::default();
-    let progress = Progress::default();
+    let (progress, next_build) = (Progress::default(), AtomicUsize::new(0));
     thread::scope(|scope| {
-        let windows = scope.spawn(|| on_wine(&progress, full));
+        let windows = scope.spawn(|| {
+            let mut tally = on_wine(&progress, full);
+            build(&next_build, &mut tally);
+            tally
+        });
         on_linux(&root, full, &mut tally);
+        build(&next_build, &mut tally);
         tally.append(progress.help(full));
         let windows = windows.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         tally.append(windows);
@@ -66,7 +72,7 @@ fn on_wine(progress: &Progress, full: bool) -> Tally {
     tally
 }
 
-/// All that Linux can judge without Wine.
+/// The tests that Linux can judge without Wine.
 fn on_linux(root: &Path, full: bool, tally: &mut Tally) {
     let variables = if full { vec![(FULL, "1".to_owned()), (SEEDS_FROM, first_seed())] } else { Vec::new() };
     let workspace =
@@ -84,9 +90,6 @@ fn on_linux(root: &Path, full: bool, tally: &mut Tally) {
     formatting(root, tally);
     // Shows S1401.
     tally.check("inf/softndk.inx keeps the rules", inf::lint());
-    lints(root, tally);
-    let counted = step("counting instructions", || instructions::check(&bench::build()?));
-    tally.check("posts and polls keep their budget of instructions", counted);
 }
 
 /// The workspace of the models, whose own configuration says what makes the driver's atomics loom's.
@@ -101,23 +104,62 @@ fn formatting(root: &Path, tally: &mut Tally) {
     }
 }
 
-fn lints(root: &Path, tally: &mut Tally) {
-    const DENY: [&str; 3] = ["--", "-D", "warnings"];
-    let clippy = || run(cargo(root).args(["clippy", "--workspace", "--all-targets"]).args(DENY));
-    tally.check("clippy on the workspace", step("clippy on the workspace", clippy));
-    let clippy = || run(cargo(&loom()).args(["clippy", "--workspace", "--all-targets"]).args(DENY));
-    tally.check("clippy on the models", step("clippy on the models", clippy));
-    let clippy = || run(cross::command("clippy")?.args(["--release", "--all-features"]).args(DENY));
-    tally.check("clippy on the driver", step("clippy on the driver", clippy));
-    // What only Windows runs of xtask and layouts is compiled nowhere else.
-    let programs = ["ndharness", "ndkctl", "softnd", "xtask", "layouts"].map(|package| ["--package", package]);
-    for (what, packages) in [("the programs for Windows", programs.as_flattened()), ("the stand-ins", &dist::STAND_INS)]
-    {
-        // For Windows this lint also reports initializers that are const.
-        let allow = ["-A", "clippy::missing_const_for_thread_local"];
-        let clippy = || run(dist::windows_cargo("clippy", packages)?.args(DENY).args(allow));
-        tally.check(&format!("clippy on {what}"), step(&format!("clippy on {what}"), clippy));
+/// What is built to be judged, not to be run under Wine; those that take longest come first. Each has a folder for what cargo builds that no other
+/// uses at the same time, but for the last: it waits for the first.
+const BUILDS: [fn(&mut Tally); 7] =
+    [lint_workspace, count_instructions, lint_programs_for_windows, lint_models, lint_driver, lint_stand_ins, document];
+
+/// Takes one of [`BUILDS`] after the other, as other threads do, until none is left.
+fn build(next: &AtomicUsize, tally: &mut Tally) {
+    while let Some(build) = BUILDS.get(next.fetch_add(1, Ordering::Relaxed)) {
+        build(tally);
     }
-    let document = || run(cargo(root).args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"));
-    tally.check("documentation", step("documentation", document));
+}
+
+fn count_instructions(tally: &mut Tally) {
+    let counted = step("counting instructions", || instructions::check(&bench::build()?));
+    tally.check("posts and polls keep their budget of instructions", counted);
+}
+
+const DENY: [&str; 3] = ["--", "-D", "warnings"];
+
+fn lint(what: &str, tally: &mut Tally, clippy: impl FnOnce() -> Result<()>) {
+    let what = format!("clippy on {what}");
+    tally.check(&what, step(&what, clippy));
+}
+
+fn lint_workspace(tally: &mut Tally) {
+    let clippy = || run(cargo(&paths::root()).args(["clippy", "--workspace", "--all-targets"]).args(DENY));
+    lint("the workspace", tally, clippy);
+}
+
+fn lint_models(tally: &mut Tally) {
+    let clippy = || run(cargo(&loom()).args(["clippy", "--workspace", "--all-targets"]).args(DENY));
+    lint("the models", tally, clippy);
+}
+
+fn lint_driver(tally: &mut Tally) {
+    lint("the driver", tally, || run(cross::command("clippy")?.args(["--release", "--all-features"]).args(DENY)));
+}
+
+/// What only Windows runs of xtask and layouts is compiled nowhere else.
+fn lint_programs_for_windows(tally: &mut Tally) {
+    let programs = ["ndharness", "ndkctl", "softnd", "xtask", "layouts"].map(|package| ["--package", package]);
+    lint("the programs for Windows", tally, || lint_for_windows(programs.as_flattened()));
+}
+
+fn lint_stand_ins(tally: &mut Tally) {
+    lint("the stand-ins", tally, || lint_for_windows(&dist::STAND_INS));
+}
+
+fn lint_for_windows(packages: &[&str]) -> Result<()> {
+    // For Windows this lint also reports initializers that are const.
+    let allow = ["-A", "clippy::missing_const_for_thread_local"];
+    run(dist::windows_cargo("clippy", packages)?.args(DENY).args(allow))
+}
+
+fn document(tally: &mut Tally) {
+    let mut document = cargo(&paths::root());
+    document.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    tally.check("documentation", step("documentation", || run(&mut document)));
 }

@@ -122,17 +122,17 @@ fn table(wanted: &Wanted) -> Result<Table> {
     let seed =
         wanted.seed.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs()));
     eprintln!("-- soaking for {} minutes; --seed {seed} plays the same", wanted.minutes);
-    let harness = simulated::build()?;
+    let harness = match wanted.only {
+        Some(Part::Wine) => None,
+        _ => Some(simulated::build()?),
+    };
     let duration = Duration::from_secs_f64(wanted.minutes * 60.0);
     let progress = ProgressBar::new(duration.as_secs());
     progress.set_style(ProgressStyle::with_template("{elapsed}/{len} s {wide_bar} {msg}")?);
     progress.enable_steady_tick(Duration::from_millis(500));
     let plan = Plan { seed, end: Instant::now() + duration, planted: wanted.planted, progress: &progress };
     let rows = std::thread::scope(|scope| {
-        let simulated = scope.spawn(|| match wanted.only {
-            Some(Part::Wine) => Ok(Vec::new()),
-            _ => simulated::run(&plan, &harness),
-        });
+        let simulated = scope.spawn(|| harness.as_deref().map_or(Ok(Vec::new()), |it| simulated::run(&plan, it)));
         let wine = match wanted.only {
             Some(Part::Simkernel) => Ok(Vec::new()),
             _ => under_wine::run(&plan),

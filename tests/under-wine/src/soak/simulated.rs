@@ -17,11 +17,13 @@ const LATE: Duration = Duration::from_secs(300);
 /// Seconds to wait for anything that should happen before it is lost.
 const PATIENCE: &str = "60";
 
-/// The harness for this system, as its tests are built: the simulated kernel and what it runs are optimised there too.
+/// The harness for this system, as the tests of the workspace are built: the simulated kernel and what it runs are optimised there too. Its own
+/// test `command_line` needs it, so after `cargo xtask test` has built the tests there is nothing to build.
 pub(super) fn build() -> Result<PathBuf> {
     let root = paths::root();
     let mut command = cargo(&root);
-    command.args(["build", "--package", "ndharness", "--target-dir", "target"]);
+    command.args(["test", "--workspace", "--exclude", "planted", "--test", "command_line", "--no-run"]);
+    command.args(["--target-dir", "target"]);
     step("building ndharness for this system", || command::run(&mut command))?;
     Ok(root.join("target/debug/ndharness"))
 }
