@@ -11,7 +11,8 @@ use clap::Args;
 use serde_json::json;
 
 /// A crate, and the packages whose tests judge what its own tests have not noticed.
-const CRATES: [(&str, &[&str]); 7] = [
+const CRATES: [(&str, &[&str]); 8] = [
+    ("fault-rules", &["soft-rdma"]),
     ("nd-rings", &["nd-ioctl"]),
     ("vxlan", &[]),
     ("task-offload", &[]),
@@ -31,7 +32,7 @@ const JUDGES_LIMIT: &str = "1200";
 /// Which mutants to try, and how they are told.
 #[derive(Args)]
 pub struct Wanted {
-    /// Only this crate: nd-rings, vxlan, task-offload, iwarp, platform, soft-rdma or nd-ioctl
+    /// Only this crate: fault-rules, nd-rings, vxlan, task-offload, iwarp, platform, soft-rdma or nd-ioctl
     package: Option<String>,
     /// Only a part, K of N from 0: `3/8`
     #[arg(long, value_name = "K/N")]

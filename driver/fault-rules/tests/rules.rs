@@ -1,0 +1,209 @@
+//! What a text says, where it is wrong, and which passages fire.
+
+use std::net::SocketAddr;
+
+use fault_rules::{Action, Bytes, Chance, Counts, Filters, LONGEST_RULE, Passage, Point, Role, Rule, When, parse};
+use proptest::prelude::*;
+
+fn only(text: &str) -> Rule {
+    let mut rules = parse(text);
+    let (rule, _) = rules.next().expect("a rule").expect("a right rule");
+    assert!(rules.next().is_none(), "one rule");
+    rule
+}
+
+fn wrong(text: &str) -> String {
+    parse(text).find_map(Result::err).map_or_else(|| panic!("{text}: is right"), |error| error.to_string())
+}
+
+/// A write of a passive side, from 10.0.0.1:445 to 10.0.0.2:50000.
+fn write(bytes: u64) -> Passage {
+    Passage {
+        point: Point::Write,
+        local: Some("10.0.0.1:445".parse().unwrap()),
+        remote: Some("10.0.0.2:50000".parse().unwrap()),
+        role: Some(Role::Passive),
+        process: Some(4),
+        queue_pair: Some(7),
+        bytes: Some(bytes),
+    }
+}
+
+/// The places of the passages that fire, of `count` equal ones.
+fn firings(rule: &str, passage: &Passage, count: u32) -> Vec<u32> {
+    let (rule, mut counts) = (only(rule), Counts::default());
+    (0..count).filter(|_| rule.fires(&mut counts, passage).is_some()).collect()
+}
+
+#[test]
+fn a_rule_says_where_for_whom_how_often_and_what() {
+    let rule = only("on write where port=445 role=passive bytes>=65536 after 3 times 1 do disconnect");
+    let filters = Filters {
+        port: Some(445),
+        role: Some(Role::Passive),
+        bytes: Bytes { least: 65_536, most: u64::MAX },
+        ..Filters::default()
+    };
+    let when = When { after: 3, times: 1, ..When::default() };
+    assert_eq!(rule, Rule { point: Point::Write, filters, when, action: Action::Disconnect });
+    let rule = only(
+        "on read where address=fd00::1 process=4 queue-pair=2 bytes<=9 every 2 chance 1/10 seed 5 do fail STATUS_IO_TIMEOUT",
+    );
+    let filters = Filters {
+        address: Some("fd00::1".parse().unwrap()),
+        process: Some(4),
+        queue_pair: Some(2),
+        bytes: Bytes { least: 0, most: 9 },
+        ..Filters::default()
+    };
+    let when = When { every: 2, chance: Some(Chance { hits: 1, of: 10, seed: 5 }), ..When::default() };
+    assert_eq!(rule, Rule { point: Point::Read, filters, when, action: Action::Fail(0xC000_00B5) });
+}
+
+#[test]
+fn a_text_has_rules_on_lines_or_behind_semicolons_and_comments() {
+    let text = "# nothing\n\n on send do reset ; on listen do fail STATUS_SHARING_VIOLATION # the port; is taken\n;;on bind do disconnect";
+    let found: Vec<_> = parse(text).map(|rule| rule.unwrap().1).collect();
+    assert_eq!(found, ["on send do reset", "on listen do fail STATUS_SHARING_VIOLATION", "on bind do disconnect"]);
+}
+
+#[test]
+fn each_point_takes_its_statuses_and_filters_and_no_others() {
+    for point in Point::ALL {
+        for (status, number) in Point::ALL.into_iter().flat_map(Point::statuses) {
+            let text = format!("on {} do fail {status}", point.name());
+            let takes = point.statuses().contains(&(status, *number));
+            assert_eq!(parse(&text).next().unwrap().is_ok(), takes, "{text}");
+        }
+        for filter in ["port=1", "address=::1", "role=active", "process=1", "queue-pair=1", "bytes=1"] {
+            let text = format!("on {} where {filter} do fail {}", point.name(), point.statuses()[0].0);
+            let takes = point.filters().iter().any(|kind| filter.starts_with(kind.name()));
+            assert_eq!(parse(&text).next().unwrap().is_ok(), takes, "{text}");
+        }
+        for action in ["disconnect", "reset"] {
+            let text = format!("on {} do {action}", point.name());
+            assert_eq!(parse(&text).next().unwrap().is_ok(), point.has_connection(), "{text}");
+        }
+    }
+}
+
+// Shows S1705.
+#[test]
+fn a_wrong_rule_says_where_and_what_was_expected() {
+    let cases = [
+        ("no write", "rule 1, column 1: expected `on`"),
+        (
+            "on send do reset\non writes do reset",
+            "rule 2, column 4: expected one of listen, connect, accept, register, fast-register, bind, send, read, write",
+        ),
+        ("on send", "rule 1, column 8: expected `where`, `after`, `every`, `times` or `chance`, each once, or `do`"),
+        (
+            "on send after 1 after 2 do reset",
+            "rule 1, column 17: expected `where`, `after`, `every`, `times` or `chance`, each once, or `do`",
+        ),
+        ("on send where role=both do reset", "rule 1, column 19: expected `=` and `active` or `passive`"),
+        ("on send where port=0 do reset", "rule 1, column 19: expected `=` and a port, 1 to 65535"),
+        ("on send where bytes>5 do reset", "rule 1, column 20: expected `=`, `>=` or `<=`, and a number"),
+        (
+            "on register where port=445 do fail STATUS_INSUFFICIENT_RESOURCES",
+            "rule 1, column 19: expected one of these filters, none twice: process, bytes",
+        ),
+        ("on send after x do reset", "rule 1, column 15: expected a number"),
+        ("on send times 0 do reset", "rule 1, column 15: expected a number that is not 0"),
+        (
+            "on send chance 2/1 do reset",
+            "rule 1, column 16: expected two numbers as 1/10, the first not larger than the second",
+        ),
+        ("on send do", "rule 1, column 11: expected `fail STATUS`, `disconnect` or `reset`"),
+        ("on listen do reset", "rule 1, column 14: expected `fail STATUS`"),
+        (
+            "on listen do fail STATUS_IO_TIMEOUT",
+            "rule 1, column 19: expected one of STATUS_INSUFFICIENT_RESOURCES, STATUS_SHARING_VIOLATION",
+        ),
+        ("on send do reset now", "rule 1, column 18: expected the end of the rule"),
+    ];
+    for (text, message) in cases {
+        assert_eq!(wrong(text), message, "{text}");
+    }
+    let long = format!("on send{}do reset", " ".repeat(LONGEST_RULE));
+    assert_eq!(wrong(&long), "rule 1, column 1: expected a rule of at most 160 bytes");
+}
+
+#[test]
+fn a_rule_fires_at_its_passages_only() {
+    let agrees = [
+        "port=445",
+        "port=50000",
+        "address=10.0.0.1",
+        "address=10.0.0.2",
+        "role=passive",
+        "process=4",
+        "queue-pair=7",
+        "bytes=10",
+        "bytes>=10 bytes<=10",
+    ];
+    let differs = [
+        "port=446",
+        "address=10.0.0.3",
+        "role=active",
+        "process=5",
+        "queue-pair=8",
+        "bytes=11",
+        "bytes>=11",
+        "bytes<=9",
+        "port=445 role=active",
+    ];
+    for filters in agrees {
+        assert_eq!(firings(&format!("on write where {filters} do reset"), &write(10), 2), [0, 1], "{filters}");
+    }
+    for filters in differs {
+        assert!(firings(&format!("on write where {filters} do reset"), &write(10), 2).is_empty(), "{filters}");
+    }
+    assert!(firings("on read do reset", &write(10), 2).is_empty());
+    let kernel = Passage { process: None, local: None::<SocketAddr>, remote: None, ..write(10) };
+    assert!(firings("on write where process=4 do reset", &kernel, 2).is_empty());
+    assert!(firings("on write where port=445 do reset", &kernel, 2).is_empty());
+}
+
+// Shows S1705.
+#[test]
+fn after_every_and_times_choose_among_the_passages() {
+    assert_eq!(firings("on write after 3 times 1 do reset", &write(1), 9), [3]);
+    assert_eq!(firings("on write every 4 do reset", &write(1), 9), [0, 4, 8]);
+    assert_eq!(firings("on write after 1 every 3 times 2 do reset", &write(1), 99), [1, 4]);
+    let (rule, mut counts) = (only("on write after 1 times 2 do reset"), Counts::default());
+    for _ in 0..5 {
+        rule.fires(&mut counts, &write(1));
+        rule.fires(&mut counts, &Passage { point: Point::Read, ..write(1) });
+    }
+    assert_eq!(counts, Counts { passed: 5, fired: 2 });
+}
+
+// Shows S1705.
+#[test]
+fn a_chance_is_that_of_its_seed() {
+    let (ten, other) = ("on write chance 1/10 seed 1 do reset", "on write chance 1/10 seed 2 do reset");
+    let first = firings(ten, &write(1), 10_000);
+    assert_eq!(first, firings(ten, &write(1), 10_000));
+    assert_ne!(first, firings(other, &write(1), 10_000));
+    assert!((900..1100).contains(&first.len()), "{} of 10000", first.len());
+    assert_eq!(firings("on write chance 1/1 do reset", &write(1), 3), [0, 1, 2]);
+    assert!(firings("on write chance 0/1 do reset", &write(1), 3).is_empty());
+}
+
+proptest! {
+    /// A text of the grammar's words, in any order, is a rule, or its error is at a character of the text or just behind it.
+    #[test]
+    fn an_error_has_a_place_in_the_text(words in prop::collection::vec(prop::sample::select(vec![
+        "on", "write", "listen", "where", "port=445", "bytes>=", "bytes=1", "role=ä", "after", "3", "every", "0", "times",
+        "chance", "1/2", "seed", "do", "fail", "STATUS_IO_TIMEOUT", "disconnect", ";", "#", "\n", "\u{2003}",
+    ]), 0..14)) {
+        let text = words.join(" ");
+        for rule in parse(&text) {
+            match rule {
+                Ok((_, text)) => prop_assert_eq!(parse(text).count(), 1),
+                Err(error) => prop_assert!(error.column >= 1 && error.column as usize <= text.chars().count() + 1),
+            }
+        }
+    }
+}
