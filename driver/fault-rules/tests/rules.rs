@@ -125,8 +125,18 @@ fn a_wrong_rule_says_where_and_what_was_expected() {
     for (text, message) in cases {
         assert_eq!(wrong(text), message, "{text}");
     }
-    let long = format!("on send{}do reset", " ".repeat(LONGEST_RULE));
-    assert_eq!(wrong(&long), "rule 1, column 1: expected a rule of at most 160 bytes");
+    let of_length = |length: usize| format!("on send{}do reset", " ".repeat(length - "on senddo reset".len()));
+    assert_eq!(only(&of_length(LONGEST_RULE)).action, Action::Reset);
+    assert_eq!(wrong(&of_length(LONGEST_RULE + 1)), "rule 1, column 1: expected a rule of at most 160 bytes");
+}
+
+#[test]
+fn no_clause_comes_twice() {
+    for clause in ["where port=1", "after 1", "every 2", "times 3", "chance 1/2"] {
+        let text = format!("on send {clause} {clause} do reset");
+        let expected = format!("rule 1, column {}: expected `where`, `after`", "on send ".len() + clause.len() + 2);
+        assert!(wrong(&text).starts_with(&expected), "{}", wrong(&text));
+    }
 }
 
 #[test]
@@ -187,6 +197,10 @@ fn a_chance_is_that_of_its_seed() {
     assert_eq!(first, firings(ten, &write(1), 10_000));
     assert_ne!(first, firings(other, &write(1), 10_000));
     assert!((900..1100).contains(&first.len()), "{} of 10000", first.len());
+    // The first numbers of SplitMix64 with this seed end with 317, 973, 423, 431, 821.
+    let published = |hits| firings(&format!("on write chance {hits}/1000 seed 1234567 do reset"), &write(1), 5);
+    assert_eq!([317, 318, 424, 432, 822, 974].map(|hits| published(hits).len()), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(published(432), [0, 2, 3]);
     assert_eq!(firings("on write chance 1/1 do reset", &write(1), 3), [0, 1, 2]);
     assert!(firings("on write chance 0/1 do reset", &write(1), 3).is_empty());
 }
