@@ -24,8 +24,11 @@ mod tcp;
 
 use std::{alloc::Layout, ffi::c_void, hint::black_box, ptr::NonNull};
 
-use ndk_abi::wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA};
-use platform::{DISPATCH_LEVEL, Dispatch, DpcRoutine, PASSIVE_LEVEL, Passive, Platform};
+use ndk_abi::{
+    status::NTSTATUS,
+    wdm::{MDL, MDL_MAPPED_TO_SYSTEM_VA},
+};
+use platform::{Addresses, DISPATCH_LEVEL, Dispatch, DpcRoutine, Notice, PASSIVE_LEVEL, Passive, Platform};
 
 pub use dpc::Dpc;
 pub use event::Event;
@@ -61,7 +64,15 @@ unsafe impl Platform for Hosted {
         processor::irql()
     }
 
-    /// There is no trace. `black_box` hides the constant, so that benchmarks measure the check that the driver has.
+    /// There is no trace: a fault that a rule has caused is told on standard error.
+    #[inline]
+    fn notice(notice: &Notice) {
+        if let Notice::Fault { rule, addresses, queue_pair, status } = *notice {
+            tell_fault(rule, addresses, queue_pair, status);
+        }
+    }
+
+    /// There are no data notices. `black_box` hides the constant, so that benchmarks measure the check that the driver has.
     #[inline]
     fn notices_data() -> bool {
         black_box(false)
@@ -141,6 +152,19 @@ unsafe impl Platform for Hosted {
         // SAFETY: a valid MDL, by contract.
         NonNull::new(unsafe { (*mdl).MappedSystemVa }.cast())
     }
+}
+
+#[cold]
+fn tell_fault(rule: u32, addresses: Addresses, queue_pair: Option<u32>, status: u32) {
+    let what = match status {
+        0 => "has ended a connection".to_owned(),
+        status => format!("has failed a request with {}", NTSTATUS::from_u32(status)),
+    };
+    let addresses = [(" from ", addresses.local), (" to ", addresses.remote)];
+    let addresses =
+        addresses.map(|(word, address)| address.map_or(String::new(), |address| format!("{word}{address}")));
+    let queue_pair = queue_pair.map_or(String::new(), |number| format!(" of queue pair {number}"));
+    eprintln!("SoftNDK: fault rule {rule} {what}{queue_pair}{}", addresses.concat());
 }
 
 /// Runs `code` at `DISPATCH_LEVEL`. DPCs that `code` queues run after it, if the IRQL then drops below that level.

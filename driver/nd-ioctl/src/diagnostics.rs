@@ -97,6 +97,12 @@ pub(crate) fn counters<H: Host>(device: &DeviceState<H>, request: &mut H::Reques
     })
 }
 
+/// SOFTNDK_FAULT_RULES: a part of the adapter's fault rules.
+#[inline(never)]
+pub(crate) fn fault_rules<H: Host>(device: &DeviceState<H>, request: &mut H::Request) -> Reply {
+    part(request, |place| device.host.fault_rule(place).map(Some))
+}
+
 /// SOFTNDK_ENDPOINTS: a part of the addresses in use.
 #[inline(never)]
 pub(crate) fn endpoints<H: Host>(device: &DeviceState<H>, request: &mut H::Request) -> Reply {

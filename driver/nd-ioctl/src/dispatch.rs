@@ -22,9 +22,9 @@ use ndk_abi::nd_ioctl::{
 use ndk_abi::softndk_ioctl::{
     IOCTL_SOFTNDK_ADAPTER, IOCTL_SOFTNDK_ADDRESSES, IOCTL_SOFTNDK_ATTACH, IOCTL_SOFTNDK_CABLE, IOCTL_SOFTNDK_COUNTERS,
     IOCTL_SOFTNDK_CQ_MODERATE, IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_DOORBELL, IOCTL_SOFTNDK_ENDPOINTS,
-    IOCTL_SOFTNDK_FAST_MR_CREATE, IOCTL_SOFTNDK_FILE_ID, IOCTL_SOFTNDK_MR_QUERY, IOCTL_SOFTNDK_NOP, IOCTL_SOFTNDK_POLL,
-    IOCTL_SOFTNDK_POST, IOCTL_SOFTNDK_SRQ_POST, IOCTL_SOFTNDK_TEST_LINK, IOCTL_SOFTNDK_TEST_PLANT,
-    IOCTL_SOFTNDK_TEST_SMB_DIRECT,
+    IOCTL_SOFTNDK_FAST_MR_CREATE, IOCTL_SOFTNDK_FAULT_RULES, IOCTL_SOFTNDK_FILE_ID, IOCTL_SOFTNDK_MR_QUERY,
+    IOCTL_SOFTNDK_NOP, IOCTL_SOFTNDK_POLL, IOCTL_SOFTNDK_POST, IOCTL_SOFTNDK_SET_FAULT_RULES, IOCTL_SOFTNDK_SRQ_POST,
+    IOCTL_SOFTNDK_TEST_LINK, IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT,
 };
 use ndk_abi::status::{
     NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS,
@@ -112,6 +112,8 @@ fn before_init<H: Host>(by: &File<H>, code: u32, request: &mut H::Request, passi
         IOCTL_SOFTNDK_ADDRESSES => diagnostics::addresses(&by.device, request),
         IOCTL_SOFTNDK_ENDPOINTS => diagnostics::endpoints(&by.device, request),
         IOCTL_SOFTNDK_CABLE => diagnostics::cable(&by.device, request),
+        IOCTL_SOFTNDK_FAULT_RULES => diagnostics::fault_rules(&by.device, request),
+        IOCTL_SOFTNDK_SET_FAULT_RULES => provider::set_fault_rules(&by.device, request),
         IOCTL_SOFTNDK_TEST_PLANT => provider::plant(&by.device, request),
         IOCTL_SOFTNDK_TEST_LINK => provider::test_link(by, request, passive),
         IOCTL_SOFTNDK_TEST_SMB_DIRECT => provider::test_smb_direct(&by.device, request, passive),
@@ -204,6 +206,7 @@ fn is_diagnostic(code: u32) -> bool {
             | IOCTL_SOFTNDK_ADDRESSES
             | IOCTL_SOFTNDK_ENDPOINTS
             | IOCTL_SOFTNDK_CABLE
+            | IOCTL_SOFTNDK_FAULT_RULES
     )
 }
 

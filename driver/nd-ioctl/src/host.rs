@@ -6,8 +6,8 @@ use core::net::IpAddr;
 use ndk_abi::ndis::NDIS_NDK_CAPABILITIES;
 use ndk_abi::ndkpi::NDK_ADAPTER_INFO;
 use ndk_abi::softndk_ioctl::{
-    SOFTNDK_CABLE, SOFTNDK_CABLE_PEER, SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_FDB_ENTRY, SOFTNDK_TEST_LINK,
-    SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
+    SOFTNDK_CABLE, SOFTNDK_CABLE_PEER, SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_FAULT_RULE, SOFTNDK_FDB_ENTRY,
+    SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
 };
 use ndk_abi::status::{NTSTATUS, STATUS_NOT_SUPPORTED};
 use ndk_consumer::{AdapterSource, Pinned};
@@ -88,6 +88,17 @@ pub unsafe trait Host: AdapterSource<<Self as Host>::Platform> + Send + Sync + '
     /// Entry number `place` of the adapter's table of addresses in use; `Some(None)`: the entry has no endpoint to list; `None`: the table
     /// has no such entry. An endpoint stays at its place. A lock is held for this one entry only. IRQL PASSIVE.
     fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>>;
+
+    /// Fault rule number `place` of the adapter; `None` behind the last one. IRQL PASSIVE.
+    fn fault_rule(&self, _place: usize) -> Option<SOFTNDK_FAULT_RULE> {
+        None
+    }
+
+    /// Replaces the adapter's fault rules. STATUS_NOT_SUPPORTED: fault injection is off; STATUS_INVALID_PARAMETER: a rule is wrong, or there are
+    /// too many.
+    fn set_fault_rules(&self, _text: &str) -> NTSTATUS {
+        STATUS_NOT_SUPPORTED
+    }
 
     /// The adapter's cable; `Version`, `Size`, `PeerCount` and `FdbCount` are not used. `None`: the adapter has no cable. IRQL PASSIVE.
     fn cable(&self) -> Option<SOFTNDK_CABLE> {

@@ -2,10 +2,11 @@
 
 use ndk_abi::nd_ioctl::{ND_HANDLE, ND_RESOLVE_ADDRESS};
 use ndk_abi::softndk_ioctl::{
-    SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_FILL, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_LINK_SEND, SOFTNDK_TEST_PLANT,
-    SOFTNDK_TEST_SMB_DIRECT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
+    SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_FAULT_RULES_LENGTH, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_FILL,
+    SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_LINK_SEND, SOFTNDK_TEST_PLANT, SOFTNDK_TEST_SMB_DIRECT,
+    SOFTNDK_TEST_SMB_DIRECT_RESULT,
 };
-use ndk_abi::status::{NTSTATUS, STATUS_INVALID_ADDRESS, STATUS_SUCCESS};
+use ndk_abi::status::{NTSTATUS, STATUS_INVALID_ADDRESS, STATUS_INVALID_PARAMETER, STATUS_SUCCESS};
 use platform::Passive;
 
 use crate::addresses::{is_local, list};
@@ -62,6 +63,20 @@ pub(crate) fn test_link<H: Host>(by: &File<H>, request: &mut H::Request, passive
     let length = size_of::<SOFTNDK_TEST_LINK_RESULT>().saturating_add(result.Length as usize);
     output(request, &result)?;
     Ok(length)
+}
+
+/// Replaces the adapter's fault rules.
+pub(crate) fn set_fault_rules<H: Host>(device: &DeviceState<H>, request: &H::Request) -> Reply {
+    input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
+    let text = request.input().get(size_of::<SOFTNDK_DIAGNOSTICS_QUERY>()..).unwrap_or(&[]);
+    if text.len() > SOFTNDK_FAULT_RULES_LENGTH as usize {
+        return Err(STATUS_INVALID_PARAMETER.into());
+    }
+    let text = core::str::from_utf8(text).map_err(|_| STATUS_INVALID_PARAMETER)?;
+    match device.host.set_fault_rules(text) {
+        STATUS_SUCCESS => Ok(0),
+        status => Err(status.into()),
+    }
 }
 
 /// Plants a fault, in test builds.

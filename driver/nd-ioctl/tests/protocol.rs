@@ -45,9 +45,14 @@ fn each_code_is_served_or_has_its_documented_refusal() {
         for case in &matching {
             let answer = user.send_bytes(code, &case.input, case.output);
             refusals += usize::from(answer.returned == STATUS_INVALID_DEVICE_REQUEST);
-            // The test host has no test consumer, and no planted faults.
-            let is_absent =
-                [IOCTL_SOFTNDK_TEST_LINK, IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT].contains(&code);
+            // The test host has no test consumer, no planted faults, and no fault injection.
+            let is_absent = matches!(
+                code,
+                IOCTL_SOFTNDK_TEST_LINK
+                    | IOCTL_SOFTNDK_TEST_PLANT
+                    | IOCTL_SOFTNDK_TEST_SMB_DIRECT
+                    | IOCTL_SOFTNDK_SET_FAULT_RULES
+            );
             assert_eq!(answer.returned == STATUS_NOT_SUPPORTED, is_absent, "{name}");
         }
         // A bind may be refused with this status, because of its region.

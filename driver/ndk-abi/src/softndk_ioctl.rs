@@ -87,6 +87,12 @@ c_consts! { SOFTNDK_CODES: u32;
     /// In: [`SOFTNDK_DIAGNOSTICS_QUERY`]. Out: [`SOFTNDK_CABLE`], `PeerCount` [`SOFTNDK_CABLE_PEER`], `FdbCount`
     /// [`SOFTNDK_FDB_ENTRY`]. The output has room for [`SOFTNDK_CABLE_LENGTH`] bytes.
     IOCTL_SOFTNDK_CABLE = softndk_control_code(18);
+    /// In: [`SOFTNDK_LIST_QUERY`]. Out: [`SOFTNDK_LIST`] of [`SOFTNDK_FAULT_RULE`]. As IOCTL_SOFTNDK_COUNTERS.
+    IOCTL_SOFTNDK_FAULT_RULES = softndk_control_code(19);
+    /// In: [`SOFTNDK_DIAGNOSTICS_QUERY`], the rules in UTF-8, at most [`SOFTNDK_FAULT_RULES_LENGTH`] bytes. Out: nothing.
+    /// Replaces the adapter's fault rules. Works on any file, at any time. STATUS_NOT_SUPPORTED: fault injection is off;
+    /// STATUS_INVALID_PARAMETER: a rule is wrong, or there are too many.
+    IOCTL_SOFTNDK_SET_FAULT_RULES = softndk_control_code(20);
 }
 
 c_consts! { SOFTNDK_NUMBERS: u32;
@@ -143,6 +149,8 @@ c_consts! { SOFTNDK_NUMBERS: u32;
     SOFTNDK_CABLE_ERROR_OTHER_END = 6;
     /// The most [`SOFTNDK_CABLE_PEER`] of a cable.
     SOFTNDK_CABLE_PEERS = 32;
+    /// The most bytes of all fault rules.
+    SOFTNDK_FAULT_RULES_LENGTH = 8192;
     /// The most [`SOFTNDK_FDB_ENTRY`] of a cable.
     SOFTNDK_CABLE_FDB = 256;
 }
@@ -277,8 +285,8 @@ c_structs! { SOFTNDK_LAYOUTS:
 
     /// Of the adapter: live objects by kind, and requests not yet completed. Of the driver: bytes of pinned memory and of
     /// pool. `Size` is the size of this structure, `DriverVersion` major to revision. `Requests` counts the control
-    /// codes ever received, except IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_COUNTERS to IOCTL_SOFTNDK_ENDPOINTS and
-    /// IOCTL_SOFTNDK_CABLE; `Doorbells` counts the doorbells among them.
+    /// codes ever received, except IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_COUNTERS to IOCTL_SOFTNDK_ENDPOINTS,
+    /// IOCTL_SOFTNDK_CABLE and IOCTL_SOFTNDK_FAULT_RULES; `Doorbells` counts the doorbells among them.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_DIAGNOSTICS, size 0x60 {
         0x00 Version: u32,
@@ -307,6 +315,15 @@ c_structs! { SOFTNDK_LAYOUTS:
     struct SOFTNDK_COUNTER, size 0x28 {
         0x00 Name: [u8; 32],
         0x20 Value: u64,
+    }
+
+    /// A fault rule: its text in UTF-8, padded with zeros; the requests that passed its point and agree with its filters,
+    /// and those of them at which it fired.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_FAULT_RULE, size 0xb0 {
+        0x00 Passed: u64,
+        0x08 Fired: u64,
+        0x10 Text: [u8; 160],
     }
 
     /// The adapter behind the control device: its NET_LUID, whether RDMA is on, the most objects of each kind

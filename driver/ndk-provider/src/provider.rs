@@ -16,11 +16,14 @@ use ndk_abi::{
     softndk_ioctl::{
         SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_ENDPOINT_ACTIVE, SOFTNDK_ENDPOINT_ESTABLISHED,
         SOFTNDK_ENDPOINT_LISTENER, SOFTNDK_ENDPOINT_PASSIVE, SOFTNDK_ENDPOINT_SHARED, SOFTNDK_ENDPOINT_USER,
+        SOFTNDK_FAULT_RULE,
     },
     status::{NDIS_STATUS_BAD_VERSION, NTSTATUS},
 };
 use platform::{Arc, Passive, Platform, PoolQuota};
-use soft_rdma::{Adapter, ConnectionSide, Counter, Device, InUse, Lingering, LocalEndpoint, ObjectKind, Use, limits};
+use soft_rdma::{
+    Adapter, ConnectionSide, Counter, Device, InUse, Lingering, LocalEndpoint, ObjectKind, RulesError, Use, limits,
+};
 
 use crate::{adapter, object::Object, status};
 
@@ -100,6 +103,18 @@ impl<P: Platform> Provider<P> {
     /// As [`Device::set_send_timeout`].
     pub fn set_send_timeout(&self, seconds: u32) {
         self.0.set_send_timeout(seconds);
+    }
+
+    /// As [`Device::set_fault_rules`].
+    pub fn set_fault_rules(&self, text: &str) -> Result<(), RulesError> {
+        self.0.set_fault_rules(text)
+    }
+
+    /// The fault rule with index `place`, and what it has counted; `None` past the last. IRQL <= DISPATCH.
+    pub fn fault_rule(&self, place: usize) -> Option<SOFTNDK_FAULT_RULE> {
+        let rule = self.0.fault_rule(place)?;
+        let counts = rule.counts();
+        Some(SOFTNDK_FAULT_RULE { Passed: counts.passed, Fired: counts.fired, Text: *rule.text() })
     }
 
     /// Opens an NDK_ADAPTER by the version rule of OPEN_NDK_ADAPTER_HANDLER: the consumer names the lowest minor

@@ -75,6 +75,17 @@ pub enum Notice {
         /// The error.
         status: u32,
     },
+    /// A fault rule has fired.
+    Fault {
+        /// The number of the rule, from 1.
+        rule: u32,
+        /// The addresses of the request, as far as it has any.
+        addresses: Addresses,
+        /// The queue pair, if the request is one's.
+        queue_pair: Option<u32>,
+        /// The status with which the request fails; 0: the connection ends.
+        status: u32,
+    },
     /// A request was posted, or refused. A data notice: made only if
     /// [`Platform::notices_data`](crate::Platform::notices_data) returns true.
     Posted {

@@ -47,6 +47,8 @@ counters! {
     ConnectionErrors = "connection_errors",
     /// Sides of connections that are established now.
     ActiveConnections = "active_connections",
+    /// Requests that a fault rule failed, and connections that one ended.
+    Faults = "faults",
     /// Completion queues that failed.
     CqErrors = "cq_errors",
     /// Bytes of data sent: within the device, or to other machines.

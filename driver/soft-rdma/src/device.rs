@@ -5,14 +5,16 @@ use core::{
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
+use fault_rules::{Passage, Point};
 use platform::{Arc, Charge, Event, Passive, Platform, PoolQuota, SpinLock};
 
 use crate::{
-    Error, ObjectKind,
+    Error, ObjectKind, Status,
     connect::addresses::Addresses,
     connect::ports::{ConnectionSide, InUse, LocalEndpoint, Ports},
     connect::wire_table::WireTable,
     counters::PerformanceCounters,
+    faults::{CountedRule, Faults, RulesError},
     limits,
     memory::token::Tokens,
     object::counts::ObjectCounts,
@@ -26,6 +28,7 @@ pub struct Device<P: Platform> {
     open_adapters: AtomicU32,
     wants_crc: AtomicBool,
     send_timeout: AtomicU32,
+    faults: Faults<P>,
     ports: Ports<P>,
     /// Wires of refused and of ended connections with other machines, until they are closed.
     refused: Arc<WireTable<P>, P>,
@@ -75,6 +78,7 @@ impl<P: Platform> Device<P> {
             open_adapters: AtomicU32::new(0),
             wants_crc: AtomicBool::new(false),
             send_timeout: AtomicU32::new(limits::SEND_TIMEOUT_SECONDS),
+            faults: Faults::default(),
             ports: Ports::new()?,
             refused: WireTable::new(limits::REFUSED, &PoolQuota::UNLIMITED)?,
             ended: WireTable::new(limits::ENDED, &PoolQuota::UNLIMITED)?,
@@ -126,6 +130,21 @@ impl<P: Platform> Device<P> {
     /// [`limits::SEND_TIMEOUT_SECONDS`]. Sends of kernel consumers wait without limit. IRQL: any.
     pub fn set_send_timeout(&self, seconds: u32) {
         self.send_timeout.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Replaces the fault rules, which count from 0 then; after an error the device keeps its old rules. A new device has none. IRQL <= DISPATCH; the
+    /// time is linear in the length of the text.
+    pub fn set_fault_rules(&self, text: &str) -> Result<(), RulesError> {
+        self.faults.set(text)
+    }
+
+    /// Fault rule number `index`; `None` from the number of rules on. IRQL <= DISPATCH.
+    pub fn fault_rule(&self, index: usize) -> Option<CountedRule> {
+        self.faults.rule(index)
+    }
+
+    pub(crate) fn faults(&self) -> &Faults<P> {
+        &self.faults
     }
 
     /// Whether the device has this address. IRQL <= DISPATCH.
@@ -243,6 +262,13 @@ impl<P: Platform> Adapter<P> {
     /// Seconds that a send waits for a receive; 0: without limit, as for every kernel consumer.
     pub(crate) fn send_timeout(&self) -> u32 {
         self.process.map_or(0, |_| self.device.send_timeout.load(Ordering::Relaxed))
+    }
+
+    /// A call passes a point for fault rules, with its addresses and its length. Error: a rule fails the call.
+    pub(crate) fn pass_point(&self, point: Point, addresses: platform::Addresses, bytes: Option<u64>) -> Status {
+        let platform::Addresses { local, remote } = addresses;
+        let passage = Passage { point, local, remote, role: None, process: self.process, queue_pair: None, bytes };
+        self.device.faults.check(&self.device.counters, &passage)
     }
 
     /// The quota that objects made through the adapter count against.

@@ -5,7 +5,7 @@
 //! is below. Functions may be called at IRQL <= DISPATCH_LEVEL unless they take a [`platform::Passive`].
 //!
 //! Locks are taken in this order: tokens, listener, connector, queue pair, shared receive queue, completion queue, window,
-//! region, ports. No lock is held when a consumer's callback runs, or when the last reference to an object is dropped.
+//! region, ports, fault rules. No lock is held when a consumer's callback runs, or when the last reference to an object is dropped.
 //!
 //! From the device down to the parts of its objects:
 //!
@@ -19,6 +19,7 @@
 //! | `memory` | protection domains, regions, windows, tokens, and the copies |
 //! | `object` | callbacks, close, counts |
 //! | `ring`, `slot_map` | containers |
+//! | `faults` | the fault rules of a device |
 //! | `counters`, `limits` | the counters of a device, its limits |
 //! | `error` | why a call or a request failed |
 #![no_std]
@@ -32,6 +33,7 @@
 
 mod counters;
 mod device;
+mod faults;
 
 mod connect;
 mod wire;
@@ -57,6 +59,8 @@ pub use cq::completion::{Completion, OperationKind};
 pub use cq::{Arm, CompletionQueue};
 pub use device::{Adapter, Device, Lingering};
 pub use error::{Error, Outcome, Status};
+pub use fault_rules::ParseError;
+pub use faults::{CountedRule, RulesError};
 pub use memory::pd::ProtectionDomain;
 pub use memory::region::{Access, FastRegistration, Mapping, MemoryRegion};
 pub use memory::runs::Runs;

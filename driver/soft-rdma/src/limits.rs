@@ -52,6 +52,8 @@ pub const BACKLOG: u32 = 1_024;
 pub const REFUSED: usize = 128;
 /// Connections with other machines that have ended and are not closed yet, in the whole device.
 pub const ENDED: usize = 4_096;
+/// Fault rules of the device.
+pub const FAULT_RULES: usize = 32;
 /// Seconds that a send of a program's queue pair waits for a receive of its peer, unless
 /// [`crate::Device::set_send_timeout`] sets another time. Microsoft's ndmemorytest wants the timeout within 5.
 pub const SEND_TIMEOUT_SECONDS: u32 = 4;

@@ -60,6 +60,8 @@ pub(crate) struct Configuration {
     pub(crate) crc: bool,
     /// [`keywords::SEND_TIMEOUT`].
     pub(crate) send_timeout: u32,
+    /// [`keywords::FAULT_RULES`]; `None`: [`keywords::FAULT_INJECTION`] is off.
+    pub(crate) fault_rules: Option<Slice<u8, Windows>>,
     /// [`keywords::ADDRESSES`].
     pub(crate) addresses: Slice<IpAddr, Windows>,
     /// [`keywords::NETWORK_ADDRESS`]. `None`: the key has no address, or one that no station can have.
@@ -75,7 +77,7 @@ pub(crate) struct Configuration {
 }
 
 /// Reads the configuration of an adapter. NDIS_STATUS_INVALID_DATA: `Addresses` is not a list of IP addresses, `Groups` is not a list of
-/// SIDs, or the cable's parameters are not what [`parse_cable`] says. Not inlined, as `Cable::new`.
+/// SIDs, `FaultRules` is not ASCII, or the cable's parameters are not what [`parse_cable`] says. Not inlined, as `Cable::new`.
 #[inline(never)]
 pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Configuration, NDIS_STATUS> {
     let key = Key::open(miniport, passive)?;
@@ -87,6 +89,10 @@ pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Confi
         network_direct: flag!(key, keywords::NETWORK_DIRECT),
         crc: flag!(key, keywords::CRC),
         send_timeout: number!(key, keywords::SEND_TIMEOUT),
+        fault_rules: match flag!(key, keywords::FAULT_INJECTION) {
+            true => Some(ascii(key.string(wide!(keywords::FAULT_RULES)))?),
+            false => None,
+        },
         addresses: parse_addresses(key.string(wide!(keywords::ADDRESSES)))?,
         offloads: offloads(&key),
         cable: parse_cable(&key, mtu, network_address)?,
@@ -227,15 +233,8 @@ fn parse_cable(
         return Ok(None);
     }
     let invalid = NDIS_STATUS_INVALID_DATA;
-    let mut failed = false;
-    let text = text.strip_suffix(&[0]).unwrap_or(text);
-    let ascii = Slice::<_, Windows>::from_fn(text.len(), |place| {
-        let unit = text.get(place).and_then(|unit| u8::try_from(*unit).ok());
-        failed |= unit.is_none();
-        unit.unwrap_or_default()
-    });
-    let ascii = ascii.map_err(|_| NDIS_STATUS_RESOURCES)?;
-    let text = core::str::from_utf8(&ascii).ok().filter(|_| !failed).ok_or(invalid)?;
+    let ascii = ascii(text)?;
+    let text = core::str::from_utf8(&ascii).map_err(|_| invalid)?;
     let vni = Vni::new(number!(key, keywords::CABLE_VNI)).ok_or(invalid)?;
     if text.trim_matches([' ', ',']).eq_ignore_ascii_case(keywords::CABLE_PEERS_LOCAL) {
         let mut peers = Peers::default();
@@ -253,6 +252,17 @@ fn parse_cable(
     let port = u16::try_from(number!(key, keywords::CABLE_PORT)).map_err(|_| invalid)?;
     let local = SocketAddr::new(local, port);
     Ok(Some(cable::Parameters { peers, local, vni, underlay_mtu: mtu, is_patch: false }))
+}
+
+/// A copy of `text` as ASCII. NDIS_STATUS_INVALID_DATA: it has other characters.
+fn ascii(text: &[u16]) -> Result<Slice<u8, Windows>, NDIS_STATUS> {
+    let text = text.strip_suffix(&[0]).unwrap_or(text);
+    let character = |unit: &u16| u8::try_from(*unit).ok().filter(u8::is_ascii);
+    if !text.iter().all(|unit| character(unit).is_some()) {
+        return Err(NDIS_STATUS_INVALID_DATA);
+    }
+    let copy = Slice::from_fn(text.len(), |place| text.get(place).and_then(character).unwrap_or_default());
+    copy.map_err(|_| NDIS_STATUS_RESOURCES)
 }
 
 /// Removes the blanks at both ends of `literal`.

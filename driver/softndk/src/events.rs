@@ -154,6 +154,13 @@ pub(crate) fn write(notice: &Notice) {
             u32("QueuePair", &queue_pair), u16_hex("Operation", &operation),
             win_ntstatus("Status", &status.cast_signed())
         },
+        Notice::Fault { rule, addresses, queue_pair, status } => event! {
+            "Fault", Warning, ERROR,
+            u32("Rule", &rule),
+            socketaddress("Local", &Address::of(addresses.local)),
+            socketaddress("Remote", &Address::of(addresses.remote)),
+            u32("QueuePair", &queue_pair.unwrap_or(u32::MAX)), win_ntstatus("Status", &status.cast_signed())
+        },
         Notice::Posted { queue_pair, operation, status } => event! {
             "Posted", Verbose, DATA,
             u32("QueuePair", &queue_pair), u16_hex("Operation", &operation),

@@ -13,10 +13,13 @@ use nd_ioctl::AdapterSource;
 use ndk_abi::{
     ndis::NDIS_NDK_CAPABILITIES,
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
-    softndk_ioctl::{SOFTNDK_CABLE, SOFTNDK_CABLE_PEER, SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_FDB_ENTRY},
-    status::{NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS},
+    softndk_ioctl::{SOFTNDK_CABLE, SOFTNDK_CABLE_PEER, SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_FAULT_RULE, SOFTNDK_FDB_ENTRY},
+    status::{
+        NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED,
+        STATUS_SUCCESS,
+    },
 };
-use ndk_provider::{MAX_VERSION_2, Provider};
+use ndk_provider::{MAX_VERSION_2, Provider, RulesError};
 use platform::{Arc, Passive, PoolQuota, Weak};
 use wdk_sys::ntddk::KeQueryGroupAffinity;
 
@@ -38,6 +41,8 @@ pub(crate) struct KernelHost {
     luid: u64,
     provider: Provider<Windows>,
     enabled: Arc<AtomicBool, Windows>,
+    /// [`FAULT_INJECTION`](crate::keywords::FAULT_INJECTION).
+    fault_injection: bool,
     /// Not strong: the halt waits for the cable's end before it removes the adapter from the control device.
     cable: Option<Weak<Cable, Windows>>,
     /// The test consumer, in a driver built for tests.
@@ -50,12 +55,14 @@ impl KernelHost {
         luid: u64,
         provider: Provider<Windows>,
         enabled: Arc<AtomicBool, Windows>,
+        fault_injection: bool,
         cable: Option<Weak<Cable, Windows>>,
     ) -> Self {
         Self {
             luid,
             provider,
             enabled,
+            fault_injection,
             cable,
             #[cfg(feature = "test-consumer")]
             consumer: smb_direct::Consumer::default(),
@@ -78,6 +85,15 @@ impl KernelHost {
     pub(crate) fn close_consumer(&self, passive: &Passive<'_>) {
         self.consumer.close(self, passive);
     }
+}
+
+/// Replaces the fault rules of the adapter. STATUS_INVALID_PARAMETER: a rule is wrong, or there are too many.
+pub(crate) fn set_fault_rules(provider: &Provider<Windows>, text: &[u8]) -> Result<(), NTSTATUS> {
+    let text = core::str::from_utf8(text).map_err(|_| STATUS_INVALID_PARAMETER)?;
+    provider.set_fault_rules(text).map_err(|error| match error {
+        RulesError::Wrong(_) | RulesError::TooMany => STATUS_INVALID_PARAMETER,
+        RulesError::OutOfMemory => STATUS_INSUFFICIENT_RESOURCES,
+    })
 }
 
 // SAFETY: the provider obeys NDKPI. Posts, polls and arms call no callback: deferred calls do.
@@ -169,6 +185,17 @@ unsafe impl nd_ioctl::Host for KernelHost {
 
     fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>> {
         self.provider.endpoint(place)
+    }
+
+    fn fault_rule(&self, place: usize) -> Option<SOFTNDK_FAULT_RULE> {
+        self.provider.fault_rule(place)
+    }
+
+    fn set_fault_rules(&self, text: &str) -> NTSTATUS {
+        if !self.fault_injection {
+            return STATUS_NOT_SUPPORTED;
+        }
+        set_fault_rules(&self.provider, text.as_bytes()).err().unwrap_or(STATUS_SUCCESS)
     }
 
     fn cable(&self) -> Option<SOFTNDK_CABLE> {

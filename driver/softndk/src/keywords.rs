@@ -19,6 +19,10 @@ pub(crate) struct Number {
 pub(crate) const NETWORK_DIRECT: Flag = Flag { name: "*NetworkDirect", default: true };
 /// Whether connections with other machines use CRCs even if the peer asks for none.
 pub(crate) const CRC: Flag = Flag { name: "Crc", default: false };
+/// Whether fault rules count, and may be set.
+pub(crate) const FAULT_INJECTION: Flag = Flag { name: "FaultInjection", default: false };
+/// The fault rules that the adapter starts with, with semicolons between them.
+pub(crate) const FAULT_RULES: &str = "FaultRules";
 /// The seconds that a program's send waits for a receive of its peer. 0: no limit within the device, and 5 s over TCP.
 pub(crate) const SEND_TIMEOUT: Number = Number { name: "SendTimeout", default: 4, min: 0, max: 3600 };
 /// Bytes of the largest frame, with its Ethernet header. With a cable: of the largest frame of the network that carries the cable.

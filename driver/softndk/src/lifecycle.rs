@@ -23,7 +23,7 @@ use crate::{
     cable::{self, Cable},
     configuration, control, events,
     framework_device::FrameworkDevice,
-    host::KernelHost,
+    host::{self, KernelHost},
     oid,
     platform::Windows,
 };
@@ -85,12 +85,15 @@ fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<
     configuration.addresses.iter().try_for_each(|&address| provider.add_address(address))?;
     provider.want_crc(configuration.crc);
     provider.set_send_timeout(configuration.send_timeout);
+    if let Some(rules) = &configuration.fault_rules {
+        host::set_fault_rules(&provider, rules)?;
+    }
     adapter.rdma().initialize(configuration.network_direct);
     let ndk = attributes::set_ndk(miniport, configuration.network_direct, passive)?;
     let device = FrameworkDevice::create(miniport, passive)?;
     let follows_tcpip = configuration.addresses.is_empty();
     let cable = adapter.cable().as_ref().map(Arc::downgrade);
-    let host = KernelHost::new(luid, provider, adapter.rdma().enabled().clone(), cable);
+    let host = KernelHost::new(luid, provider, adapter.rdma().enabled().clone(), configuration.fault_rules.is_some(), cable);
     let control = control::add(host, &configuration.security, passive)?;
     adapter.add_parts(Parts { _ndk: ndk, _offloads: offloads, control, device, follows_tcpip, watch: None });
     adapter.follow_tcpip(passive);

@@ -9,7 +9,7 @@ use checks::tally::Tally;
 
 use crate::session::{self, Session};
 use crate::two_processes::Harness;
-use crate::{nd_cpp, run};
+use crate::{faults, nd_cpp, run};
 
 /// For one program.
 const ONE_LIMIT: Duration = Duration::from_secs(120);
@@ -39,6 +39,8 @@ pub fn run(tally: &mut Tally) {
     tally.check("two programs speak rping without a driver, and notice a changed byte", rping());
     // Shows S1102, T55.
     tally.check("SOFTND_MODE chooses the device", modes());
+    // Shows S1707.
+    tally.check("SOFTND_FAULTS has fault rules for the device of the process", faults::without_driver());
     let (crc, timeout) = (reads("SOFTND_CRC", ["0", "1"], "yes"), reads("SOFTND_SEND_TIMEOUT", ["0", "3600"], "3601"));
     // Shows T55.
     tally.check("a SOFTND_CRC that is neither 0 nor 1 is refused", crc);

@@ -6,6 +6,7 @@ pub mod computers;
 mod consumer;
 pub mod crowd;
 mod events;
+mod faults;
 pub mod hosted;
 pub mod installed;
 pub mod interop;

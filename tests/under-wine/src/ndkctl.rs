@@ -96,7 +96,7 @@ fn switched(session: &Session) -> Result<()> {
     Ok(())
 }
 
-fn ndkctl(session: &Session, arguments: &[&str]) -> Result<Output> {
+pub(crate) fn ndkctl(session: &Session, arguments: &[&str]) -> Result<Output> {
     session.program("ndkctl.exe").args(arguments).output().context("cannot start ndkctl")
 }
 

@@ -25,7 +25,8 @@ use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::two_processes::{self, Harness};
 use crate::{
-    access, consumer, events, hosted, installed, nd_cpp, ndkctl, perf, run, soak, tcpip, two_adapters, two_computers,
+    access, consumer, events, faults, hosted, installed, nd_cpp, ndkctl, perf, run, soak, tcpip, two_adapters,
+    two_computers,
 };
 
 // What hangs is ended by them; nothing is judged by how long it takes on a busy machine.
@@ -159,6 +160,7 @@ fn programs(tally: &mut Tally) {
     // Shows N20, S909, T3.
     tally.check("a 32-bit program is refused", refuses_32bit());
     access::run(tally);
+    faults::run(tally);
 }
 
 /// The driver of tests.

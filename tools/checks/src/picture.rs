@@ -50,7 +50,7 @@ const PIECES: [Piece; 14] = [
     ),
     foreign((300, 216, 560, 74), "SMB Direct, storage", "consumers in the kernel"),
     ours((20, 310, 840, 56), "NDKPI dispatch tables", &["ndk-provider", "ndk-abi"], ""),
-    ours((20, 386, 460, 74), "RDMA device", &["soft-rdma"], "queue pairs, memory, connections"),
+    ours((20, 386, 460, 74), "RDMA device", &["soft-rdma", "fault-rules"], "queue pairs, memory, connections"),
     ours((500, 386, 170, 74), "iWARP frames", &["iwarp"], "MPA, DDP, RDMAP"),
     ours((690, 386, 170, 74), "the cable", &["vxlan", "task-offload"], "Ethernet in UDP"),
     ours((20, 480, 840, 74), "what the device needs of a kernel", &["platform"], "memory, locks, DPCs, timers, TCP"),

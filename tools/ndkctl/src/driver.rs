@@ -5,13 +5,14 @@ use ndk_abi::{
     sockaddr::SOCKADDR_INET,
     softndk_ioctl::{
         IOCTL_SOFTNDK_ADAPTER, IOCTL_SOFTNDK_ADDRESSES, IOCTL_SOFTNDK_CABLE, IOCTL_SOFTNDK_COUNTERS,
-        IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_ENDPOINTS, SOFTNDK_ADAPTER, SOFTNDK_CABLE, SOFTNDK_CABLE_LENGTH,
-        SOFTNDK_CABLE_PEER, SOFTNDK_COUNTER, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_ENDPOINT,
-        SOFTNDK_FDB_ENTRY, SOFTNDK_IOCTL_VERSION, SOFTNDK_LIST, SOFTNDK_LIST_END, SOFTNDK_LIST_QUERY,
+        IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_ENDPOINTS, IOCTL_SOFTNDK_FAULT_RULES, IOCTL_SOFTNDK_SET_FAULT_RULES,
+        SOFTNDK_ADAPTER, SOFTNDK_CABLE, SOFTNDK_CABLE_LENGTH, SOFTNDK_CABLE_PEER, SOFTNDK_COUNTER, SOFTNDK_DIAGNOSTICS,
+        SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_ENDPOINT, SOFTNDK_FAULT_RULE, SOFTNDK_FDB_ENTRY, SOFTNDK_IOCTL_VERSION,
+        SOFTNDK_LIST, SOFTNDK_LIST_END, SOFTNDK_LIST_QUERY,
     },
     status::{
         NTSTATUS, STATUS_ACCESS_DENIED, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE,
-        STATUS_NO_SUCH_DEVICE, STATUS_OBJECT_NAME_NOT_FOUND,
+        STATUS_INVALID_PARAMETER, STATUS_NO_SUCH_DEVICE, STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_NOT_FOUND,
     },
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -95,6 +96,26 @@ pub(crate) fn adapter(driver: &dyn Driver) -> anyhow::Result<SOFTNDK_ADAPTER> {
 
 pub(crate) fn addresses(driver: &dyn Driver) -> anyhow::Result<Vec<SOCKADDR_INET>> {
     list(driver, IOCTL_SOFTNDK_ADDRESSES, "the addresses")
+}
+
+pub(crate) fn fault_rules(driver: &dyn Driver) -> anyhow::Result<Vec<SOFTNDK_FAULT_RULE>> {
+    list(driver, IOCTL_SOFTNDK_FAULT_RULES, "the fault rules")
+}
+
+/// Replaces the fault rules, which the caller has parsed.
+pub(crate) fn set_fault_rules(driver: &dyn Driver, rules: &str) -> anyhow::Result<()> {
+    let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
+    let input = [query.as_bytes(), rules.as_bytes()].concat();
+    match driver.ask(IOCTL_SOFTNDK_SET_FAULT_RULES, &input, &mut []) {
+        Ok(_) => Ok(()),
+        Err(STATUS_NOT_SUPPORTED) => anyhow::bail!(
+            "cannot set the fault rules: {STATUS_NOT_SUPPORTED}; fault injection is off: set the adapter's parameter FaultInjection to 1"
+        ),
+        Err(STATUS_INVALID_PARAMETER) => {
+            anyhow::bail!("cannot set the fault rules: {STATUS_INVALID_PARAMETER}; an adapter has at most 32")
+        }
+        Err(status) => Err(failed("the fault rules", status)),
+    }
 }
 
 pub(crate) fn endpoints(driver: &dyn Driver) -> anyhow::Result<Vec<SOFTNDK_ENDPOINT>> {

@@ -1,11 +1,12 @@
-//! `ndkctl`: shows the state of the loaded softndk.sys by requests that change nothing, prints the driver's ETW events, and has Windows turn RDMA on
-//! and off.
+//! `ndkctl`: shows the state of the loaded softndk.sys by requests that change nothing, prints the driver's ETW events, sets fault rules, and has
+//! Windows turn RDMA on and off.
 
 mod adapters;
 mod cable;
 mod columns;
 mod connections;
 mod driver;
+mod faults;
 mod objects;
 mod stats;
 mod status;
@@ -25,12 +26,12 @@ use serde::Serialize;
 
 /// Shows the state of the SoftNDK driver.
 ///
-/// All commands but `enable` and `disable` only read: they work beside any program, also while requests of programs are stuck. SYSTEM, administrators
+/// All commands but `faults`, `enable` and `disable` only read: they work beside any program, also while requests of programs are stuck. SYSTEM, administrators
 /// and the groups in the driver's parameter Groups may open the device. `trace` uses ETW, not the device.
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Exit status: 0 on success, 1 when `status` finds no driver, 2 for any other error; errors have the name and number of \
+    after_help = "Exit status: 0 on success, 1 when `status` finds no driver or a rule of `faults assert` has not fired, 2 for any other error; errors have the name and number of \
                   the NTSTATUS."
 )]
 struct CommandLine {
@@ -83,6 +84,24 @@ enum Command {
     /// Dropped out: `vlan_tag`; `circular_route`, to a peer's IP address: a route leads the cable's own datagrams into the cable;
     /// `link_down`; `no_slot`, more at a time than the network takes; `not_mapped`, without memory; `not_sent`, which Windows refused to send.
     Cable,
+    /// Fault rules, by which the adapter fails requests on purpose; without a command: the rules, how many requests passed each, and how often each
+    /// has fired.
+    ///
+    /// on POINT [where FILTER ...] [after N] [every N] [times N] [chance N/M [seed N]] do ACTION
+    ///
+    /// Points: listen, connect, accept, register, fast-register, bind, send, read, write. Filters, as far as a point has them: port=, address= (of
+    /// either side), role=active or passive, process=, queue-pair= (its number in events), bytes=, bytes>=, bytes<=. The first N requests behind
+    /// `after` pass; of the others each `every`th fires, N times at most. Actions: fail STATUS, with a status that hardware has there; for requests
+    /// of a queue pair also disconnect, as if both sides' peers did, or reset. The first rule that fires counts; those behind it do not see the
+    /// request. Example:
+    ///
+    /// ndkctl faults set "on write where port=445 role=passive bytes>=65536 after 3 times 1 do disconnect"
+    ///
+    /// Rules need the adapter's parameter FaultInjection, last until the adapter stops, and are for test machines.
+    Faults {
+        #[command(subcommand)]
+        command: Option<faults::Command>,
+    },
     /// Have Windows turn RDMA on, by Enable-NetAdapterRdma, and wait until the driver reports RDMA on.
     Enable,
     /// Have Windows turn RDMA off, by Disable-NetAdapterRdma, and wait until the driver reports RDMA off. Programs and kernel consumers lose their
@@ -123,6 +142,18 @@ fn execute(command: &Command, json: bool, path: &'static str) -> anyhow::Result<
         Command::Stats { watch: Some(seconds), count } => stats::watch(|| opened(path), *seconds, *count, json)?,
         Command::Adapters => print(&adapters::Adapters::read(open)?, json)?,
         Command::Cable => print(&cable::Found::read(&*opened(path)?)?, json)?,
+        Command::Faults { command } => {
+            let driver = &*opened(path)?;
+            let counted = match command {
+                Some(faults::Command::Set(rules)) => faults::set(driver, rules)?,
+                Some(faults::Command::Clear) => faults::clear(driver)?,
+                Some(faults::Command::Assert) | None => faults::Counted::read(driver)?,
+            };
+            print(&counted, json)?;
+            if matches!(command, Some(faults::Command::Assert)) && !counted.are_done() {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
         Command::Enable => print(&switch::switch_here(path, true)?, json)?,
         Command::Disable => print(&switch::switch_here(path, false)?, json)?,
         Command::Trace { level, seconds } => {

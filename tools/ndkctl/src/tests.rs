@@ -21,7 +21,7 @@ use ndk_abi::{
 use zerocopy::IntoBytes as _;
 
 use crate::{
-    adapters::Adapters, cable, connections::Endpoints, driver::Driver, objects::Objects, stats, status::Status,
+    adapters::Adapters, cable, connections::Endpoints, driver::Driver, faults, objects::Objects, stats, status::Status,
     switch::switch,
 };
 
@@ -113,6 +113,35 @@ fn statistics_are_what_was_moved() {
         assert_eq!(rates.out_octets.round(), before.get("out_octets") as f64);
         assert!(says(&after.to_string(), "active connections 2"), "{after}");
         stats::watch(|| Ok(Box::new(open())), NonZeroU64::MIN, Some(1), true).unwrap();
+    });
+}
+
+#[test]
+fn fault_rules_fire_and_are_counted() {
+    with_traffic(|pair, open| {
+        let driver = open();
+        let rules =
+            |rules: &[&str]| faults::Rules { rules: rules.iter().map(|&rule| rule.to_owned()).collect(), file: None };
+        let none = faults::Counted::read(&driver).unwrap();
+        assert_eq!((none.to_string(), none.are_done()), ("no rules\n".to_owned(), false));
+        let wrong = faults::set(&driver, &rules(&["on send do reset", "on send do stop"])).unwrap_err().to_string();
+        let expected =
+            "rule 2, column 12: expected `fail STATUS`, `disconnect` or `reset`\n  on send do stop\n             ^";
+        assert_eq!(wrong, expected);
+        let set =
+            faults::set(&driver, &rules(&["on send after 1 times 2 do reset", "on send where bytes>=9 do reset"]))
+                .unwrap();
+        assert!(says(&set.to_string(), "0 0 on send where bytes>=9 do reset"), "{set}");
+        exchange(&pair.a, &pair.b, &[3; 8]).unwrap();
+        exchange(&pair.a, &pair.b, &[3; 8]).unwrap_err();
+        let counted = faults::Counted::read(&driver).unwrap();
+        assert!(says(&counted.to_string(), "2 1 on send after 1 times 2 do reset"), "{counted}");
+        let json = serde_json::to_value(&counted).unwrap();
+        assert_eq!((&json["rules"][0]["fired"], &json["rules"][0]["done"]), (&1.into(), &false.into()));
+        assert!(!counted.are_done(), "it was to fire twice");
+        let many = faults::set(&driver, &rules(&["on send do reset"; 33])).unwrap_err().to_string();
+        assert!(many.contains("STATUS_INVALID_PARAMETER") && many.contains("at most 32"), "{many}");
+        assert!(faults::clear(&driver).unwrap().rules.is_empty());
     });
 }
 

@@ -4,7 +4,7 @@ use platform::{Arc, Platform, Slice, Weak};
 
 use super::{InitiatorSizes, QueuePair};
 use crate::{
-    Connector, Error, Flags, OperationKind, Sge,
+    Connector, Error, Flags, OperationKind, Sge, Status,
     memory::runs,
     qp::receive_queue::ReceiveQueue,
     qp::request::{CurrentReceive, Cursor, InitiatorRequest, Operation},
@@ -104,6 +104,8 @@ pub(crate) struct LockedQp<P: Platform> {
     pub(crate) unconfirmed: bool,
     /// Number of the oldest requests that the response to the wire's zero-length read confirms.
     pub(crate) to_confirm: usize,
+    /// Whether the current request has passed its point for fault rules, and the error with which a rule fails it.
+    pub(crate) fault: Option<Status>,
 }
 
 impl<P: Platform> LockedQp<P> {
@@ -135,6 +137,7 @@ impl<P: Platform> LockedQp<P> {
             sender_waits: false,
             awaits_receive: false,
             failed_request: None,
+            fault: None,
             wait_left: 0,
             timer_runs: false,
             confirms: false,
@@ -244,6 +247,11 @@ impl<P: Platform> LockedQp<P> {
         self.flush_receives = self.flush_receives.saturating_sub(count);
     }
 
+    /// The kind of the request in `slot`.
+    pub(crate) fn kind_of(&self, slot: usize) -> OperationKind {
+        self.operations.get(slot).and_then(Option::as_ref).map_or(OperationKind::Send, Operation::kind)
+    }
+
     /// The operation of the request in `slot`; `None` for a small send.
     pub(crate) fn operation_mut(&mut self, slot: usize) -> Option<&mut Operation<P>> {
         self.operations.get_mut(slot)?.as_mut()
@@ -338,6 +346,7 @@ impl<P: Platform> LockedQp<P> {
         self.done = 0;
         self.cursor = Cursor::default();
         self.awaits_receive = false;
+        self.fault = None;
     }
 
     /// The queue pair whose engine waits for a receive or for a connection, if any. The caller schedules it.

@@ -190,6 +190,7 @@ impl World {
             case(IOCTL_SOFTNDK_TEST_SMB_DIRECT, &smb_direct, &[], size_of::<SOFTNDK_TEST_SMB_DIRECT_RESULT>()),
             case(IOCTL_SOFTNDK_TEST_LINK, &link, &[], size_of::<SOFTNDK_TEST_LINK_RESULT>()),
             case(IOCTL_SOFTNDK_TEST_PLANT, &plant, &[], 0),
+            case(IOCTL_SOFTNDK_SET_FAULT_RULES, &diagnostics, &[], 0),
         ]
     }
 
@@ -218,6 +219,7 @@ impl World {
             case(IOCTL_SOFTNDK_ADDRESSES, &list, &[], size_of::<SOFTNDK_LIST>() + 28),
             case(IOCTL_SOFTNDK_ENDPOINTS, &list, &[], size_of::<SOFTNDK_LIST>() + 3 * size_of::<SOFTNDK_ENDPOINT>()),
             case(IOCTL_SOFTNDK_CABLE, &query, &[], SOFTNDK_CABLE_LENGTH),
+            case(IOCTL_SOFTNDK_FAULT_RULES, &list, &[], size_of::<SOFTNDK_LIST>() + size_of::<SOFTNDK_FAULT_RULE>()),
         ]
     }
 }

@@ -2,6 +2,7 @@
 
 use core::net::SocketAddr;
 
+use fault_rules::Point;
 use platform::{
     Addresses, Arc, Deferred, Notice, Platform, Weak,
     planted::{self, Bug},
@@ -96,6 +97,14 @@ impl<P: Platform> Connector<P> {
             _ => local,
         };
         let connection = Connection::active(this.adapter(), (side, remote), listener.is_none())?;
+        let addresses = Addresses { local: Some(local), remote: Some(remote) };
+        if let Err(error) = this.adapter().pass_point(Point::Connect, addresses, None) {
+            // As a connect fails on the network: when it has begun.
+            this.claim(request.queue_pair)?;
+            this.state.lock().begin_connect(None, (local, remote), connection, request, done);
+            Self::connect_failed(this, error);
+            return Ok(());
+        }
         let Some(listener) = listener else {
             // The listener is on another machine, or in another process that has a device of its own.
             this.claim(request.queue_pair)?;
@@ -108,7 +117,7 @@ impl<P: Platform> Connector<P> {
             let wire = Wire::connect(this, (from, remote), request.limits.capped(), &private_data);
             let wire = wire.inspect_err(|_| this.unclaim(request.queue_pair))?;
             let mut state = this.state.lock();
-            state.begin_connect(PeerConnector::Remote(wire.clone()), (local, remote), connection, request, done);
+            state.begin_connect(Some(PeerConnector::Remote(wire.clone())), (local, remote), connection, request, done);
             (state.endpoint, state.shared) = (endpoint, shared);
             drop(state);
             // Last: `start` may report a failure to the connector before it returns.
@@ -135,7 +144,8 @@ impl<P: Platform> Connector<P> {
         drop(incoming);
 
         let mut state = this.state.lock();
-        state.begin_connect(PeerConnector::Local(Arc::downgrade(&peer)), (local, remote), connection, request, done);
+        let to_peer = PeerConnector::Local(Arc::downgrade(&peer));
+        state.begin_connect(Some(to_peer), (local, remote), connection, request, done);
         (state.endpoint, state.shared) = (endpoint, shared);
         drop(state);
         Deferred::schedule(&peer);
@@ -232,6 +242,7 @@ impl<P: Platform> Connector<P> {
             ConnectorState::Closed => return Err(Error::ConnectionAborted),
             _ => return Err(Error::ConnectionInvalid),
         }
+        this.adapter().pass_point(Point::Accept, state.addresses(), None)?;
         request.queue_pair.reserve()?;
         state.connector_state = ConnectorState::Accepting;
         state.backlog_slot = None;
@@ -282,14 +293,14 @@ impl<P: Platform> Connector<P> {
 impl<P: Platform> LockedConnector<P> {
     fn begin_connect(
         &mut self,
-        peer: PeerConnector<P>,
+        peer: Option<PeerConnector<P>>,
         (local, remote): (SocketAddr, SocketAddr),
         connection: Connection<P>,
         request: &Connect<'_, P>,
         done: Callback<Status>,
     ) {
         self.active = true;
-        self.peer = Some(peer);
+        self.peer = peer;
         self.local = Some(local);
         self.remote = Some(remote);
         self.connection = Some(connection);

@@ -13,6 +13,7 @@ pub use establish::{Accept, Connect, Source};
 
 use core::net::SocketAddr;
 
+use fault_rules::Role;
 use iwarp::mpa::MAX_PRIVATE_DATA;
 use peer_connector::PeerConnector;
 use platform::{Addresses, Arc, Charge, Deferred, Dispatch, Ending, Notice, Platform, RunDeferred, SpinLock};
@@ -201,6 +202,12 @@ impl<P: Platform> Connector<P> {
     /// The peer's address; `None` before a connect. IRQL <= DISPATCH.
     pub fn peer_address(&self) -> Option<SocketAddr> {
         self.state.lock().remote
+    }
+
+    /// The addresses of the connection, and this side's role, for fault rules. IRQL <= DISPATCH.
+    pub(crate) fn addresses_and_role(&self) -> (Addresses, Role) {
+        let state = self.state.lock();
+        (state.addresses(), if state.active { Role::Active } else { Role::Passive })
     }
 
     /// The adapter that the connector was made through.

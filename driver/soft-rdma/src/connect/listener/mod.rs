@@ -8,6 +8,7 @@ pub(crate) use half_open::HalfOpen;
 
 use core::{net::SocketAddr, sync::atomic::AtomicU32};
 
+use fault_rules::Point;
 use platform::{
     Addresses, Arc, Charge, Deferred, Dispatch, Notice, Platform, RunDeferred, RunStream, RunTimer, SocketError,
     SpinLock, Stream, Timer,
@@ -125,6 +126,7 @@ impl<P: Platform> Listener<P> {
     }
 
     fn start_listen(this: &Arc<Self, P>, local: SocketAddr, done: Callback<Status>) -> Result<Outcome, Error> {
+        this.adapter.pass_point(Point::Listen, Addresses { local: Some(local), remote: None }, None)?;
         let endpoint = if local.port() == 0 {
             // TCP picks the port, from the machine's port space.
             Endpoint::check(&this.adapter, local, Purpose::Listener)?;

@@ -7,8 +7,9 @@ pub(crate) use fast::Invalidation;
 
 use core::ptr::NonNull;
 
+use fault_rules::Point;
 use platform::{
-    Arc, Charge, Platform, PoolQuota, SpinLock,
+    Addresses, Arc, Charge, Platform, PoolQuota, SpinLock,
     planted::{self, Bug},
 };
 
@@ -157,6 +158,7 @@ impl<P: Platform> MemoryRegion<P> {
             return Err(Error::InvalidParameter);
         }
         base.checked_add(length).ok_or(Error::InvalidParameter)?;
+        this.pd.adapter().pass_point(Point::Register, Addresses::default(), Some(length))?;
         let charge = Mapping::charge(this.pd.adapter().quota(), runs.len())?;
         let mapping = Mapping::new(base, length, access, runs, 0, charge)?;
         // A new token each time: a token of an earlier registration must not give access to this one.

@@ -2,10 +2,11 @@
 //!
 //! The engine of a queue pair is its deferred call. The engine runs at DISPATCH_LEVEL, in the driver never on a consumer's stack. (In a process a
 //! post at PASSIVE_LEVEL may run the engine before the post returns: `driver/hosted`.) A run that reaches a limit queues another. `batch.rs` has
-//! small sends, `local_carrier.rs` the copies within the device, `unready.rs` the wait for a receive; over a wire, `Wire::run` calls
-//! [`QueuePair::step`].
+//! small sends, `local_carrier.rs` the copies within the device, `unready.rs` the wait for a receive, `faults.rs` the rules that fail requests on
+//! purpose; over a wire, `Wire::run` calls [`QueuePair::step`].
 
 mod batch;
+mod faults;
 mod local_carrier;
 mod unready;
 
@@ -16,7 +17,9 @@ use local_carrier::LocalCarrier;
 use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred};
 
 use crate::{
-    Access, Error, Flags, Mapping, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Remote, Status, limits,
+    Access, Error, Flags, Mapping, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Remote, Status,
+    faults::may_concern_requests,
+    limits,
     memory::region::{Invalidation, Range},
     memory::runs::{self, Memory},
     memory::window::Bind,
@@ -68,6 +71,8 @@ enum Job<P: Platform> {
     Bind(Bind<P>),
     Invalidate(Arc<MemoryRegion<P>, P>),
     InvalidateWindow(Arc<MemoryWindow<P>, P>),
+    /// Nothing: a fault rule fails the request.
+    Fail(Error),
 }
 
 /// What a step did with the current request.
@@ -129,6 +134,9 @@ impl<P: Platform> RunDeferred<P> for QueuePair<P> {
 impl<P: Platform> QueuePair<P> {
     /// One step of the current request. `carrier` moves its data.
     pub(crate) fn step<C: Carrier<P>>(this: &Arc<Self, P>, carrier: &mut C) -> StepOutcome {
+        if may_concern_requests() {
+            Self::pass_point(this);
+        }
         let mut inline_data;
         let mut inline: &[u8] = &[];
         let mut state = this.state.lock();
@@ -145,7 +153,9 @@ impl<P: Platform> QueuePair<P> {
         let (length, open_reads) = (request.data.length, state.open_reads);
         let mut data = StepData { length, done, open_reads, local: None, inline: inlined, invalidate: None };
         let solicited = flags.contains(Flags::SEND_AND_SOLICIT_EVENT);
+        let fault = state.fault;
         let job = match state.operation_mut(slot) {
+            _ if let Some(Err(error)) = fault => Job::Fail(error),
             // A small send that no batch could take.
             None => Job::Transfer(Transfer::Send { invalidate: None, solicited }),
             Some(Operation::Send(token)) => Job::Transfer(Transfer::Send { invalidate: *token, solicited }),
@@ -177,6 +187,7 @@ impl<P: Platform> QueuePair<P> {
         let counts = matches!(job, Job::Transfer(_)) && C::COUNTED;
         let progress = match job {
             Job::Transfer(transfer) => carrier.carry(this, &data, inline, transfer),
+            Job::Fail(error) => Progress::Failed(error),
             Job::FastRegister(region, Some(mapping)) => Progress::of(region.install(mapping)),
             // Cannot be: a fast registration runs once, as its step is never `Busy` and a failed one is not tried again. The operation has an
             // `Option` because its drop gives the mapping of a cancelled request back.

@@ -20,12 +20,13 @@ use crate::{
 };
 
 /// The codes, and the bytes of output that each needs at least. All have inputs of two numbers.
-const LOOKS: [(u32, usize); 5] = [
+const LOOKS: [(u32, usize); 6] = [
     (IOCTL_SOFTNDK_COUNTERS, size_of::<SOFTNDK_LIST>() + size_of::<SOFTNDK_COUNTER>()),
     (IOCTL_SOFTNDK_ADAPTER, size_of::<SOFTNDK_ADAPTER>()),
     (IOCTL_SOFTNDK_ADDRESSES, size_of::<SOFTNDK_LIST>() + size_of::<SOCKADDR_INET>()),
     (IOCTL_SOFTNDK_ENDPOINTS, size_of::<SOFTNDK_LIST>() + size_of::<SOFTNDK_ENDPOINT>()),
     (IOCTL_SOFTNDK_CABLE, SOFTNDK_CABLE_LENGTH),
+    (IOCTL_SOFTNDK_FAULT_RULES, size_of::<SOFTNDK_LIST>() + size_of::<SOFTNDK_FAULT_RULE>()),
 ];
 
 // Shows S1504 (ioctl), S1504 (sim).

@@ -18,10 +18,10 @@ use ndk_abi::{
     ndis::NDIS_NDK_CAPABILITIES,
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
     softndk_ioctl::{
-        SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT,
+        SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_FAULT_RULE, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT,
         SOFTNDK_TEST_SMB_DIRECT_RESULT,
     },
-    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_NOT_SUPPORTED},
+    status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED, STATUS_SUCCESS},
     wdm::MDL,
 };
 use ndk_provider::{MAX_VERSION_2, Provider};
@@ -119,6 +119,14 @@ unsafe impl<K: Kernel> Host for LocalHost<K> {
         share: impl FnOnce(&File<Self>) -> R,
     ) -> Result<R, NTSTATUS> {
         self.handles.file(handle).map(|file| share(&file))
+    }
+
+    fn fault_rule(&self, place: usize) -> Option<SOFTNDK_FAULT_RULE> {
+        self.provider.fault_rule(place)
+    }
+
+    fn set_fault_rules(&self, text: &str) -> NTSTATUS {
+        self.provider.set_fault_rules(text).map_or(STATUS_INVALID_PARAMETER, |()| STATUS_SUCCESS)
     }
 
     fn test_smb_direct(

@@ -19,7 +19,7 @@ use nd_ioctl::{AdapterSource, File, Host};
 use ndk_abi::{
     ndis::NDIS_NDK_CAPABILITIES,
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
-    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT},
+    softndk_ioctl::{SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_FAULT_RULE},
     status::{NTSTATUS, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER},
 };
 use ndk_provider::{MAX_VERSION_2, Provider};
@@ -38,6 +38,9 @@ const CRC: &str = "SOFTND_CRC";
 /// 0: without limit.
 const SEND_TIMEOUT: &str = "SOFTND_SEND_TIMEOUT";
 const SEND_TIMEOUT_MAX: u32 = 3600;
+
+/// The environment variable for the fault rules of the process's device.
+const FAULTS: &str = "SOFTND_FAULTS";
 
 /// The process, with one adapter.
 pub(super) struct ProcessHost {
@@ -68,6 +71,15 @@ impl ProcessHost {
                 return Err(STATUS_INVALID_PARAMETER);
             };
             provider.set_send_timeout(seconds);
+        }
+        // The driver's parameter `FaultRules`.
+        if let Some(rules) = env::var_os(FAULTS) {
+            let set = rules.to_str().ok_or("not Unicode".to_owned());
+            let set = set.and_then(|rules| provider.set_fault_rules(rules).map_err(|error| error.to_string()));
+            if let Err(error) = set {
+                eprintln!("softnd.dll: {FAULTS}: {error}");
+                return Err(STATUS_INVALID_PARAMETER);
+            }
         }
         Ok(Self { provider, registered: Arc::default() })
     }
@@ -179,6 +191,10 @@ unsafe impl Host for ProcessHost {
 
     fn limits(&self) -> (NDK_ADAPTER_INFO, NDIS_NDK_CAPABILITIES) {
         (Provider::<Hosted>::adapter_info(MAX_VERSION_2), Provider::<Hosted>::capabilities())
+    }
+
+    fn fault_rule(&self, place: usize) -> Option<SOFTNDK_FAULT_RULE> {
+        self.provider.fault_rule(place)
     }
 
     fn endpoint(&self, place: usize) -> Option<Option<SOFTNDK_ENDPOINT>> {

@@ -1,0 +1,218 @@
+//! The fault rules of a device: what passes their points, and what they have counted. `fault-rules` has the rules themselves.
+
+use core::{
+    fmt,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use fault_rules::{Action, Counts, LONGEST_RULE, ParseError, Passage, Point, Rule, parse};
+use platform::{Addresses, Notice, OutOfMemory, Platform, Slice, SpinLock};
+
+use crate::{Counter, Error, PerformanceCounters, Status, limits};
+
+/// Devices with a rule for requests of queue pairs, in the whole driver or process. Batches of small sends read this, as it lies in one cache line
+/// that nobody writes; other code asks its device.
+static DEVICES_WITH_REQUEST_RULES: AtomicU32 = AtomicU32::new(0);
+
+/// Whether any device has a rule for requests of queue pairs.
+#[inline]
+pub(crate) fn may_concern_requests() -> bool {
+    DEVICES_WITH_REQUEST_RULES.load(Ordering::Relaxed) > 0
+}
+
+/// The rules of a device.
+pub(crate) struct Faults<P: Platform> {
+    /// The points of the rules, one bit each. Written with the lock held.
+    points: AtomicU32,
+    rules: SpinLock<Slice<Option<CountedRule>, P>, P>,
+}
+
+/// A rule of a device, as it was written, and what it has counted.
+#[derive(Clone, Copy, Debug)]
+pub struct CountedRule {
+    rule: Rule,
+    counts: Counts,
+    text: [u8; LONGEST_RULE],
+}
+
+impl CountedRule {
+    fn new(rule: Rule, text: &str) -> Self {
+        let mut copy = [0; LONGEST_RULE];
+        copy.iter_mut().zip(text.bytes()).for_each(|(place, byte)| *place = byte);
+        Self { rule, counts: Counts::default(), text: copy }
+    }
+
+    /// The rule's text in UTF-8, padded with zeros.
+    pub fn text(&self) -> &[u8; LONGEST_RULE] {
+        &self.text
+    }
+
+    /// What the rule has counted.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+/// Why a device did not take rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RulesError {
+    /// A rule is wrong.
+    Wrong(ParseError),
+    /// There are more than [`limits::FAULT_RULES`].
+    TooMany,
+    /// There is no memory.
+    OutOfMemory,
+}
+
+impl fmt::Display for RulesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wrong(error) => error.fmt(f),
+            Self::TooMany => write!(f, "more than {} rules", limits::FAULT_RULES),
+            Self::OutOfMemory => f.write_str("no memory for the rules"),
+        }
+    }
+}
+
+impl From<OutOfMemory> for RulesError {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+/// What a rule that fires does to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The request fails.
+    Fail(Error),
+    /// The connection ends on both sides.
+    Disconnect,
+    /// The connection breaks on both sides.
+    Reset,
+}
+
+/// The errors that rules name.
+const ERRORS: [Error; 9] = [
+    Error::InsufficientResources,
+    Error::SharingViolation,
+    Error::TooManyAddresses,
+    Error::ConnectionRefused,
+    Error::NetworkUnreachable,
+    Error::TimedOut,
+    Error::AccessViolation,
+    Error::RemoteResources,
+    Error::DataError,
+];
+
+impl From<Action> for Fault {
+    fn from(action: Action) -> Self {
+        match action {
+            Action::Fail(status) => {
+                let error = ERRORS.into_iter().find(|&error| error as u32 == status);
+                Self::Fail(error.unwrap_or(Error::InternalError))
+            }
+            Action::Disconnect => Self::Disconnect,
+            Action::Reset => Self::Reset,
+        }
+    }
+}
+
+impl<P: Platform> Default for Faults<P> {
+    fn default() -> Self {
+        Self { points: AtomicU32::new(0), rules: SpinLock::<_, P>::new(Slice::empty()) }
+    }
+}
+
+impl<P: Platform> Faults<P> {
+    /// Replaces the rules, and begins their counts anew. After an error the device keeps its old rules. IRQL <= DISPATCH; the time is linear in the
+    /// length of the text.
+    pub(crate) fn set(&self, text: &str) -> Result<(), RulesError> {
+        let (mut count, mut points) = (0_usize, 0);
+        for rule in parse(text) {
+            points |= bit(rule.map_err(RulesError::Wrong)?.0.point);
+            count = count.saturating_add(1);
+        }
+        if count > limits::FAULT_RULES {
+            return Err(RulesError::TooMany);
+        }
+        let mut rules = parse(text).map_while(Result::ok);
+        let rules = Slice::from_fn(count, |_| rules.next().map(|(rule, text)| CountedRule::new(rule, text)))?;
+        let mut locked = self.rules.lock();
+        let old = core::mem::replace(&mut *locked, rules);
+        self.set_points(points);
+        drop(locked);
+        drop(old);
+        Ok(())
+    }
+
+    fn set_points(&self, points: u32) {
+        let is_for_requests =
+            |points: u32| Point::ALL.into_iter().any(|point| point.has_connection() && points & bit(point) != 0);
+        match (is_for_requests(self.points.swap(points, Ordering::Relaxed)), is_for_requests(points)) {
+            (false, true) => _ = DEVICES_WITH_REQUEST_RULES.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = DEVICES_WITH_REQUEST_RULES.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
+        }
+    }
+
+    /// Rule number `index`; `None` from the number of rules on. IRQL <= DISPATCH.
+    pub(crate) fn rule(&self, index: usize) -> Option<CountedRule> {
+        *self.rules.lock().get(index)?
+    }
+
+    /// Whether a rule is for `point`.
+    #[inline]
+    pub(crate) fn has_rule_for(&self, point: Point) -> bool {
+        self.points.load(Ordering::Relaxed) & bit(point) != 0
+    }
+
+    /// Counts a passage. The rules are asked in order; `Some`: one fires, and those behind it are not asked. IRQL <= DISPATCH; the time is linear in
+    /// the number of rules.
+    pub(crate) fn fault(&self, counters: &PerformanceCounters<P>, passage: &Passage) -> Option<Fault> {
+        let mut rules = self.rules.lock();
+        let (number, action) = (1..)
+            .zip(rules.iter_mut().flatten())
+            .find_map(|(number, CountedRule { rule, counts, .. })| Some((number, rule.fires(counts, passage)?)))?;
+        drop(rules);
+        counters.count(Counter::Faults);
+        let status = if let Action::Fail(status) = action { status } else { 0 };
+        let addresses = Addresses { local: passage.local, remote: passage.remote };
+        P::notice(&Notice::Fault { rule: number, addresses, queue_pair: passage.queue_pair, status });
+        Some(action.into())
+    }
+
+    /// As [`Self::fault`], at a point that only fails.
+    pub(crate) fn check(&self, counters: &PerformanceCounters<P>, passage: &Passage) -> Status {
+        if !self.has_rule_for(passage.point) {
+            return Ok(());
+        }
+        match self.fault(counters, passage) {
+            Some(Fault::Fail(error)) => Err(error),
+            // The parser takes no rule that ends a connection at such a point.
+            Some(Fault::Disconnect | Fault::Reset) | None => Ok(()),
+        }
+    }
+}
+
+impl<P: Platform> Drop for Faults<P> {
+    fn drop(&mut self) {
+        self.set_points(0);
+    }
+}
+
+fn bit(point: Point) -> u32 {
+    1_u32.checked_shl(point as u32).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use super::*;
+
+    #[test]
+    fn each_status_of_a_rule_is_an_error_of_the_device() {
+        for &(name, status) in Point::ALL.into_iter().flat_map(Point::statuses) {
+            let fault = Fault::from(Action::Fail(status));
+            assert!(matches!(fault, Fault::Fail(error) if error as u32 == status), "{name}: {fault:?}");
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Fault rules: which requests they fail, within the device and over a wire, and what they leave alone.
+
+mod common;
+
+use std::net::SocketAddr;
+
+use platform::Notice;
+use simkernel::{Pages, Session, boot};
+use soft_rdma::{
+    Accept, Adapter, Connect, Connector, Counter, Error, Flags, Listener, MemoryRegion, Outcome, Post, QueuePair,
+    RulesError, Source, Status, limits,
+};
+
+use common::{
+    BASE, HOST, LIMITS, OTHER_HOST, Side, accepted, accepted_apart, awaited, ignore, machine, machine_of_program,
+    runs_of, side, wait_until,
+};
+
+/// Two connected sides: of one device, or of two over a wire.
+fn connected(kernel: &Session, pages: &Pages, apart: bool) -> (Side, Side) {
+    kernel.hold_clock();
+    let (active, passive) = if apart { accepted_apart(kernel, pages) } else { accepted(kernel, pages) };
+    wait_until(|| Connector::complete_connect(&active.connector, None) != Err(Error::ConnectionInvalid));
+    kernel.flush_dpcs();
+    (active, passive)
+}
+
+/// Plays `what` within the device and over a wire, with small and with larger messages.
+fn play(what: impl Fn(&Session, &Side, &Side, u32)) {
+    for (apart, length) in [(false, 64), (false, 4096), (true, 64), (true, 4096)] {
+        println!("apart: {apart}, {length} bytes");
+        let kernel = boot();
+        let pages = Pages::new(4);
+        let (active, passive) = connected(&kernel, &pages, apart);
+        what(&kernel, &active, &passive, length);
+        for side in [active, passive] {
+            let _may_wait = soft_rdma::close(side.connector, ignore());
+            let _may_wait = soft_rdma::close(side.queue_pair, ignore());
+        }
+        kernel.flush_dpcs();
+    }
+}
+
+fn send(side: &Side, length: u32) {
+    QueuePair::post(&side.queue_pair, 0, &[side.sge(0, length)], Flags::empty(), Post::Send(None)).unwrap();
+}
+
+fn receive(side: &Side, count: usize) {
+    (0..count).for_each(|_| side.queue_pair.post_receive(0, &[side.sge(0, 4096)]).unwrap());
+}
+
+/// The next `count` statuses.
+fn statuses(side: &Side, count: usize) -> Vec<Status> {
+    let found = std::cell::RefCell::new(Vec::new());
+    wait_until(|| {
+        found.borrow_mut().extend(side.completions().iter().map(|completion| completion.status));
+        found.borrow().len() >= count
+    });
+    found.into_inner()
+}
+
+/// What each rule has counted: passed, fired.
+fn counts(side: &Side) -> Vec<(u64, u64)> {
+    let rules = (0..).map_while(|index| side.device.fault_rule(index));
+    rules.map(|rule| (rule.counts().passed, rule.counts().fired)).collect()
+}
+
+// Shows S1701.
+#[test]
+fn a_send_fails_as_the_rule_says_and_those_before_it_arrive() {
+    play(|kernel, active, passive, length| {
+        kernel.keep_notices();
+        active.device.set_fault_rules("on send after 2 do fail STATUS_IO_TIMEOUT").unwrap();
+        receive(passive, 4);
+        (0..4).for_each(|_| send(active, length));
+        assert_eq!(statuses(active, 4), [Ok(()), Ok(()), Err(Error::TimedOut), Err(Error::Canceled)]);
+        assert_eq!(statuses(passive, 2)[..2], [Ok(()), Ok(())]);
+        assert_eq!(counts(active), [(3, 1)]);
+        assert_eq!(active.device.counters().read()[Counter::Faults], 1);
+        let (local, remote) = (active.connector.local_address(), active.connector.peer_address());
+        let notices = kernel.take_notices();
+        let found = notices.iter().find_map(|notice| match *notice {
+            Notice::Fault { rule, addresses, queue_pair, status } => Some((rule, addresses, queue_pair, status)),
+            _ => None,
+        });
+        let (rule, addresses, queue_pair, status) = found.expect("a notice");
+        assert_eq!((rule, addresses.local, addresses.remote, status), (1, local, remote, Error::TimedOut as u32));
+        assert!(queue_pair.is_some());
+    });
+}
+
+// Shows S1702.
+#[test]
+fn a_rule_ends_the_connection_on_both_sides() {
+    for (action, reason) in [("disconnect", 0), ("reset", 1)] {
+        play(|kernel, active, passive, length| {
+            active.device.set_fault_rules(&format!("on send after 1 times 1 do {action}")).unwrap();
+            receive(passive, 2);
+            send(active, length);
+            assert_eq!(statuses(active, 1), [Ok(())]);
+            send(active, length);
+            // Both sides' receives and requests are cancelled: by the break, or by the flush of their consumers.
+            for side in [active, passive] {
+                if reason == 0 {
+                    wait_until(|| {
+                        kernel.flush_dpcs();
+                        Connector::disconnect(&side.connector, ignore()).is_ok()
+                    });
+                }
+            }
+            assert_eq!(statuses(active, 1), [Err(Error::Canceled)]);
+            assert_eq!(statuses(passive, 2), [Ok(()), Err(Error::Canceled)]);
+            assert_eq!(counts(active), [(2, 1)]);
+        });
+    }
+}
+
+// Shows S1701.
+#[test]
+fn a_filter_leaves_other_requests_alone() {
+    play(|_, active, passive, length| {
+        let other = active.device.address(0) != passive.device.address(0);
+        let rules = "on send where role=passive do reset; on send where port=1 do reset; on send where bytes=65 do reset; \
+                     on write do reset; on send where process=7 do reset";
+        active.device.set_fault_rules(rules).unwrap();
+        if other {
+            passive.device.set_fault_rules(rules).unwrap();
+        }
+        receive(passive, 2);
+        receive(active, 1);
+        send(active, length);
+        send(active, length);
+        assert_eq!(statuses(active, 2), [Ok(()), Ok(())]);
+        assert_eq!(counts(active), [(0, 0); 5]);
+        send(passive, length);
+        assert_eq!(statuses(passive, 3)[2..], [Err(Error::Canceled)]);
+        assert_eq!(counts(passive)[0], (1, 1));
+    });
+}
+
+/// A send that waits for a receive is carried out in several steps.
+// Shows S1703.
+#[test]
+fn a_request_passes_its_point_once() {
+    play(|kernel, active, passive, length| {
+        active.device.set_fault_rules("on send after 1 do fail STATUS_DATA_ERROR").unwrap();
+        send(active, length);
+        kernel.flush_dpcs();
+        receive(passive, 1);
+        assert_eq!(statuses(passive, 1), [Ok(())]);
+        assert_eq!(statuses(active, 1), [Ok(())]);
+        assert_eq!(counts(active), [(1, 0)]);
+        send(active, length);
+        assert_eq!(statuses(active, 1), [Err(Error::DataError)]);
+        assert_eq!(counts(active), [(2, 1)]);
+    });
+}
+
+// Shows S1704.
+#[test]
+fn rules_that_are_removed_fire_no_more() {
+    play(|_, active, passive, length| {
+        active.device.set_fault_rules("on send do reset").unwrap();
+        assert!(matches!(active.device.set_fault_rules("on send"), Err(RulesError::Wrong(_))));
+        let many = "on send do reset\n".repeat(limits::FAULT_RULES + 1);
+        assert_eq!(active.device.set_fault_rules(&many), Err(RulesError::TooMany));
+        assert_eq!(counts(active), [(0, 0)], "the old rules stay");
+        let text = active.device.fault_rule(0).expect("a rule");
+        assert!(text.text().starts_with(b"on send do reset\0"));
+        active.device.set_fault_rules("").unwrap();
+        assert!(active.device.fault_rule(0).is_none());
+        receive(passive, 1);
+        send(active, length);
+        assert_eq!(statuses(active, 1), [Ok(())]);
+    });
+}
+
+// Shows S1701.
+#[test]
+fn a_connect_fails_when_it_has_begun_and_can_be_tried_again() {
+    let kernel = boot();
+    let pages = Pages::new(1);
+    let near = machine_of_program(HOST, 0);
+    let active = side(&near, Connector::new(&near).unwrap(), &pages);
+    near.device().set_fault_rules("on connect where port=5445 times 1 do fail STATUS_CONNECTION_REFUSED").unwrap();
+    let (done, status) = awaited();
+    let remote = SocketAddr::new(OTHER_HOST, 5445);
+    let request = |queue_pair| Connect {
+        queue_pair,
+        source: Source::Address(SocketAddr::new(HOST, 0)),
+        remote,
+        limits: LIMITS,
+        private_data: &[],
+    };
+    assert_eq!(Connector::connect(&active.connector, request(&active.queue_pair), done), Ok(Outcome::Pending));
+    assert_eq!(status(), Err(Error::ConnectionRefused));
+    assert_eq!(near.device().counters().read()[Counter::ConnectFailures], 1);
+    assert_eq!(counts(&active), [(1, 1)]);
+    let far = machine(OTHER_HOST);
+    let (retried, passive) = common::accept(&kernel, &pages, active, &far, [HOST, OTHER_HOST], LIMITS, |_| None);
+    wait_until(|| Connector::complete_connect(&retried.connector, None) != Err(Error::ConnectionInvalid));
+    for side in [retried, passive] {
+        let _may_wait = soft_rdma::close(side.connector, ignore());
+    }
+    kernel.flush_dpcs();
+}
+
+// Shows S1701.
+#[test]
+fn a_listen_an_accept_and_a_registration_fail_once() {
+    let kernel = boot();
+    let pages = Pages::new(1);
+    let adapter = machine(HOST);
+    let device = adapter.device();
+    device
+        .set_fault_rules(
+            "on listen where port=5446 times 1 do fail STATUS_SHARING_VIOLATION
+             on accept times 1 do fail STATUS_INSUFFICIENT_RESOURCES
+             on register where bytes>=4097 do fail STATUS_INSUFFICIENT_RESOURCES
+             on register where bytes<=4096 after 2 times 1 do fail STATUS_INSUFFICIENT_RESOURCES",
+        )
+        .unwrap();
+    let listener = common::listener(&adapter);
+    let listen = || Listener::listen(&listener, SocketAddr::new(HOST, 5446), ignore());
+    assert_eq!(listen(), Err(Error::SharingViolation));
+    assert_eq!(listen(), Ok(Outcome::Pending));
+    kernel.flush_dpcs();
+
+    // The helper asserts that its accept succeeds: the first is failed here, on a connector that waits for an answer.
+    let (passive_connector, active) = incoming(&kernel, &adapter, &pages);
+    let passive = side(&adapter, passive_connector, &pages);
+    let accept = || {
+        let request =
+            Accept { queue_pair: &passive.queue_pair, limits: LIMITS, private_data: &[], disconnect_event: None };
+        Connector::accept(&passive.connector, request, ignore())
+    };
+    assert_eq!(accept(), Err(Error::InsufficientResources));
+    assert_eq!(accept(), Ok(Outcome::Pending));
+
+    // Each side has registered its region.
+    let region = MemoryRegion::new(&active.pd, false).unwrap();
+    let register = || MemoryRegion::register(&region, BASE, 4096, soft_rdma::Access::LOCAL_WRITE, runs_of(&pages));
+    assert_eq!(register(), Err(Error::InsufficientResources));
+    assert_eq!(register(), Ok(()));
+    assert_eq!(counts(&active), [(2, 1), (2, 1), (0, 0), (4, 1)]);
+    for side in [active, passive] {
+        let _may_wait = soft_rdma::close(side.connector, ignore());
+    }
+    let _may_wait = soft_rdma::close(listener, ignore());
+    kernel.flush_dpcs();
+}
+
+/// A connection request of a new active side that waits for its answer.
+fn incoming(
+    kernel: &Session,
+    adapter: &common::Arc<Adapter<simkernel::SimKernel>>,
+    pages: &Pages,
+) -> (common::Arc<Connector<simkernel::SimKernel>>, Side) {
+    let (event, connector) = awaited();
+    let listener = Listener::new(adapter, event).unwrap();
+    assert_eq!(Listener::listen(&listener, SocketAddr::new(HOST, 5445), ignore()), Ok(Outcome::Pending));
+    kernel.flush_dpcs();
+    let active = side(adapter, Connector::new(adapter).unwrap(), pages);
+    let request = Connect {
+        queue_pair: &active.queue_pair,
+        source: Source::Address(SocketAddr::new(HOST, 0)),
+        remote: SocketAddr::new(HOST, 5445),
+        limits: LIMITS,
+        private_data: &[],
+    };
+    assert_eq!(Connector::connect(&active.connector, request, ignore()), Ok(Outcome::Pending));
+    kernel.flush_dpcs();
+    let connector = connector();
+    let _when_its_connectors_are_gone = soft_rdma::close(listener, ignore());
+    (connector, active)
+}

@@ -1,0 +1,134 @@
+//! Fault rules: of the loaded driver, by ndkctl and by its parameters, and of the device without a driver.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use build::command::{outcome, said, step};
+use checks::tally::Tally;
+use serde_json::Value;
+
+use crate::ndkctl::{ndkctl, shown};
+use crate::session::{self, Session};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A case of each front end that connects and sends.
+const CASES: [[&str; 6]; 4] = [
+    ["run", "--front-end", "nd2", "--path", "rings", "messages::inline"],
+    ["run", "--front-end", "nd2", "--path", "plain", "messages::inline"],
+    ["run", "--front-end", "nd1", "--path", "rings", "endpoint::batch"],
+    ["run", "--front-end", "ioctl", "--path", "rings", "send::page"],
+];
+
+const RULE: &str = "on send times 1 do fail STATUS_IO_TIMEOUT";
+
+/// The driver's.
+pub(crate) fn run(tally: &mut Tally) {
+    let refused = step("setting fault rules where fault injection is off", refused);
+    // Shows S1706, T93.
+    tally.check("fault rules are refused where fault injection is off, and wrong ones where it is on", refused);
+    let fired = step("failing requests by fault rules", fired);
+    // Shows S1706.
+    tally
+        .check("fault rules of ndkctl and of the parameter FaultRules fire for each front end, and are counted", fired);
+}
+
+fn refused() -> Result<()> {
+    let mut session = Session::start(&session::addresses(&[])?)?;
+    session.set_keyword("FaultRules", "no rule, which does not count")?;
+    session.load()?;
+    let refused = |session: &Session, rule: &str, why: &[&str]| {
+        let output = ndkctl(session, &["faults", "set", rule])?;
+        let text = said(&output);
+        ensure!(output.status.code() == Some(2) && why.iter().all(|why| text.contains(why)), "{rule}: {text}");
+        Ok(())
+    };
+    refused(&session, RULE, &["STATUS_NOT_SUPPORTED", "FaultInjection"])?;
+    ensure!(rules(&session)?.is_empty(), "rules without fault injection");
+    ensure!(session.unload()?.is_clean(), "something is left");
+    session.set_keyword("FaultInjection", "1")?;
+    let (status, report) = session.load_in_vain()?;
+    ensure!(status.contains("STATUS_INVALID_PARAMETER") && report.is_clean(), "wrong FaultRules: {status}, {report}");
+    session.set_keyword("FaultRules", "# none")?;
+    session.load()?;
+    refused(
+        &session,
+        "on sends do reset",
+        &["rule 1, column 4: expected one of listen, connect,", "\n  on sends do reset\n     ^"],
+    )?;
+    refused(&session, &["on send do reset"; 33].join(";"), &["STATUS_INVALID_PARAMETER", "at most 32"])?;
+    ensure!(session.unload()?.is_clean(), "something is left");
+    Ok(())
+}
+
+fn fired() -> Result<()> {
+    let mut session = Session::start(&session::addresses(&[])?)?;
+    session.set_keyword("FaultInjection", "1")?;
+    session.set_keyword("FaultRules", "on connect times 1 do fail STATUS_CONNECTION_REFUSED; on write do reset")?;
+    session.load()?;
+    play(&session, CASES[0], false).context("FaultRules")?;
+    ensure!(counts(&session)? == [(1, 1), (0, 0)], "{}", shown(&session, &["faults"])?);
+    asserted(&session, false)?;
+    for case in CASES {
+        let set = ndkctl(&session, &["faults", "set", RULE])?;
+        ensure!(set.status.success(), "{}", said(&set));
+        asserted(&session, false)?;
+        play(&session, case, false)?;
+        asserted(&session, true).with_context(|| case.join(" "))?;
+        let cleared = ndkctl(&session, &["faults", "clear"])?;
+        ensure!(cleared.status.success() && rules(&session)?.is_empty(), "{}", said(&cleared));
+        play(&session, case, true)?;
+    }
+    let faults = shown(&session, &["stats"])?["faults"].clone();
+    ensure!(faults == CASES.len() + 1, "{faults} faults");
+    let report = session.unload()?;
+    ensure!(report.is_clean(), "left behind: {report}");
+    Ok(())
+}
+
+/// The device of a process.
+pub(crate) fn without_driver() -> Result<()> {
+    let session = Session::start(&session::addresses(&[])?)?;
+    for (rules, passes, says) in [
+        (RULE, false, "SoftNDK: fault rule 1 has failed a request with STATUS_IO_TIMEOUT"),
+        ("on send times 1 do disconnect", false, "SoftNDK: fault rule 1 has ended a connection"),
+        ("on write do reset", true, ""),
+        ("on write to reset", false, "SOFTND_FAULTS: rule 1, column 10: expected `where`"),
+    ] {
+        let output = outcome(session.program("ndharness.exe").args(CASES[0]).env("SOFTND_FAULTS", rules), LIMIT)?;
+        let text = said(&output);
+        ensure!(output.status.success() == passes && text.contains(says), "{rules}: {text}");
+        ensure!(passes != text.contains("SoftNDK: fault rule") || rules.contains(" to "), "{rules}: {text}");
+    }
+    Ok(())
+}
+
+fn play(session: &Session, case: [&str; 6], passes: bool) -> Result<()> {
+    let output = outcome(session.program("ndharness.exe").args(case), LIMIT)?;
+    ensure!(
+        output.status.success() == passes,
+        "{} should {}: {}",
+        case.join(" "),
+        if passes { "pass" } else { "fail" },
+        said(&output)
+    );
+    Ok(())
+}
+
+/// `ndkctl faults assert` succeeds only if the rules have fired.
+fn asserted(session: &Session, fired: bool) -> Result<()> {
+    let output = ndkctl(session, &["faults", "assert"])?;
+    ensure!(output.status.code() == Some(if fired { 0 } else { 1 }), "{}", said(&output));
+    Ok(())
+}
+
+fn rules(session: &Session) -> Result<Vec<Value>> {
+    let found = shown(session, &["faults"])?;
+    found["rules"].as_array().cloned().with_context(|| found.to_string())
+}
+
+/// What each rule has passed and fired.
+fn counts(session: &Session) -> Result<Vec<(u64, u64)>> {
+    let number = |rule: &Value, name: &str| rule[name].as_u64().unwrap_or(u64::MAX);
+    Ok(rules(session)?.iter().map(|rule| (number(rule, "passed"), number(rule, "fired"))).collect())
+}
