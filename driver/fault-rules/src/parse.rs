@@ -56,6 +56,8 @@ pub enum Expected {
     Action(Point),
     /// A status of the point.
     Status(Point),
+    /// A time.
+    Time,
     /// Nothing more.
     End,
 }
@@ -84,9 +86,12 @@ impl fmt::Display for Expected {
             Self::Number => f.write_str("a number"),
             Self::NotZero => f.write_str("a number that is not 0"),
             Self::Chance => f.write_str("two numbers as 1/10, the first not larger than the second"),
-            Self::Action(point) if point.has_connection() => f.write_str("`fail STATUS`, `disconnect` or `reset`"),
+            Self::Action(point) if point.has_connection() => {
+                f.write_str("`fail STATUS`, `delay TIME`, `stall`, `disconnect` or `reset`")
+            }
             Self::Action(_) => f.write_str("`fail STATUS`"),
             Self::Status(point) => list(f, "one of", point.statuses().iter().map(|status| status.0)),
+            Self::Time => f.write_str("a time as 100us, 5ms or 2s, not 0 and at most an hour"),
             Self::End => f.write_str("the end of the rule"),
         }
     }
@@ -260,6 +265,13 @@ fn filters(point: Point, words: &mut Words<'_>) -> Result<Filters, Wrong> {
     Ok(filters)
 }
 
+fn microseconds(time: &str) -> Option<u32> {
+    const HOUR: u32 = 3_600_000_000;
+    let units = [("us", 1), ("ms", 1_000), ("s", 1_000_000)];
+    let found = units.into_iter().find_map(|(unit, each)| number::<u32>(time.strip_suffix(unit)?)?.checked_mul(each));
+    found.filter(|time| (1..=HOUR).contains(time))
+}
+
 fn number<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
@@ -277,6 +289,11 @@ fn action(point: Point, words: &mut Words<'_>) -> Result<Action, Wrong> {
             let status = point.statuses().iter().find(|(name, _)| *name == word.text);
             status.map(|(_, status)| Action::Fail(*status)).ok_or(word.wrong(Expected::Status(point)))
         }
+        "delay" if point.has_connection() => {
+            let word = words.next();
+            microseconds(word.text).map(Action::Delay).ok_or(word.wrong(Expected::Time))
+        }
+        "stall" if point.has_connection() => Ok(Action::Stall),
         "disconnect" if point.has_connection() => Ok(Action::Disconnect),
         "reset" if point.has_connection() => Ok(Action::Reset),
         _ => Err(word.wrong(Expected::Action(point))),

@@ -98,6 +98,10 @@ pub enum Action {
     Disconnect,
     /// The connection breaks, on both sides.
     Reset,
+    /// The queue pair waits so many microseconds before it carries the request out, and with it those behind it.
+    Delay(u32),
+    /// The queue pair carries neither the request out nor those behind it, until the consumer flushes them or the connection ends.
+    Stall,
 }
 
 /// A request that passes a point. `None`: it has no such property.

@@ -80,7 +80,7 @@ fn each_point_takes_its_statuses_and_filters_and_no_others() {
             let takes = point.filters().iter().any(|kind| filter.starts_with(kind.name()));
             assert_eq!(parse(&text).next().unwrap().is_ok(), takes, "{text}");
         }
-        for action in ["disconnect", "reset"] {
+        for action in ["disconnect", "reset", "stall", "delay 1ms"] {
             let text = format!("on {} do {action}", point.name());
             assert_eq!(parse(&text).next().unwrap().is_ok(), point.has_connection(), "{text}");
         }
@@ -114,12 +114,13 @@ fn a_wrong_rule_says_where_and_what_was_expected() {
             "on send chance 2/1 do reset",
             "rule 1, column 16: expected two numbers as 1/10, the first not larger than the second",
         ),
-        ("on send do", "rule 1, column 11: expected `fail STATUS`, `disconnect` or `reset`"),
+        ("on send do", "rule 1, column 11: expected `fail STATUS`, `delay TIME`, `stall`, `disconnect` or `reset`"),
         ("on listen do reset", "rule 1, column 14: expected `fail STATUS`"),
         (
             "on listen do fail STATUS_IO_TIMEOUT",
             "rule 1, column 19: expected one of STATUS_INSUFFICIENT_RESOURCES, STATUS_SHARING_VIOLATION",
         ),
+        ("on send do delay 5", "rule 1, column 18: expected a time as 100us, 5ms or 2s, not 0 and at most an hour"),
         ("on send do reset now", "rule 1, column 18: expected the end of the rule"),
     ];
     for (text, message) in cases {
@@ -128,6 +129,19 @@ fn a_wrong_rule_says_where_and_what_was_expected() {
     let of_length = |length: usize| format!("on send{}do reset", " ".repeat(length - "on senddo reset".len()));
     assert_eq!(only(&of_length(LONGEST_RULE)).action, Action::Reset);
     assert_eq!(wrong(&of_length(LONGEST_RULE + 1)), "rule 1, column 1: expected a rule of at most 160 bytes");
+}
+
+#[test]
+fn a_time_has_a_unit_and_bounds() {
+    let delay =
+        |time: &str| parse(&format!("on send do delay {time}")).next().unwrap().ok().map(|(rule, _)| rule.action);
+    let times = [("1us", 1), ("5ms", 5_000), ("3600s", 3_600_000_000), ("3600000ms", 3_600_000_000)];
+    for (time, microseconds) in times {
+        assert_eq!(delay(time), Some(Action::Delay(microseconds)), "{time}");
+    }
+    for wrong in ["", "0ms", "3601s", "4294967us1", "4294968ms", "5000s", "-1s", "1.5s", "s", "1h"] {
+        assert_eq!(delay(wrong), None, "{wrong}");
+    }
 }
 
 #[test]

@@ -89,6 +89,10 @@ pub(crate) enum Fault {
     Disconnect,
     /// The connection breaks on both sides.
     Reset,
+    /// The request waits so many microseconds.
+    Delay(u32),
+    /// The request waits until it is flushed.
+    Stall,
 }
 
 /// The errors that rules name.
@@ -113,6 +117,8 @@ impl From<Action> for Fault {
             }
             Action::Disconnect => Self::Disconnect,
             Action::Reset => Self::Reset,
+            Action::Delay(microseconds) => Self::Delay(microseconds),
+            Action::Stall => Self::Stall,
         }
     }
 }
@@ -188,8 +194,8 @@ impl<P: Platform> Faults<P> {
         }
         match self.fault(counters, passage) {
             Some(Fault::Fail(error)) => Err(error),
-            // The parser takes no rule that ends a connection at such a point.
-            Some(Fault::Disconnect | Fault::Reset) | None => Ok(()),
+            // The parser takes no other rule at such a point.
+            Some(_) | None => Ok(()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use platform::Notice;
 use simkernel::{Pages, Session, boot};
@@ -136,6 +136,76 @@ fn a_filter_leaves_other_requests_alone() {
         assert_eq!(statuses(passive, 3)[2..], [Err(Error::Canceled)]);
         assert_eq!(counts(passive)[0], (1, 1));
     });
+}
+
+// Shows S1708.
+#[test]
+fn a_delayed_send_and_those_behind_it_wait() {
+    play(|kernel, active, passive, length| {
+        active.device.set_fault_rules("on send after 1 times 1 do delay 1500ms").unwrap();
+        receive(passive, 3);
+        (0..3).for_each(|_| send(active, length));
+        assert_eq!(statuses(passive, 1), [Ok(())]);
+        kernel.flush_dpcs();
+        kernel.advance(Duration::from_millis(1499));
+        kernel.flush_dpcs();
+        assert!(statuses(passive, 0).is_empty(), "before its time");
+        kernel.advance(Duration::from_millis(100));
+        assert_eq!(statuses(passive, 2), [Ok(()), Ok(())]);
+        assert_eq!(statuses(active, 3), [Ok(()); 3]);
+        assert_eq!(counts(active), [(3, 1)]);
+    });
+}
+
+// Shows S1708.
+#[test]
+fn a_send_that_waits_by_a_rule_is_flushed_with_those_behind_it() {
+    for action in ["stall", "delay 3600s"] {
+        play(|kernel, active, passive, length| {
+            active.device.set_fault_rules(&format!("on send times 1 do {action}")).unwrap();
+            receive(passive, 1);
+            (0..2).for_each(|_| send(active, length));
+            kernel.flush_dpcs();
+            kernel.advance(Duration::from_secs(60));
+            kernel.flush_dpcs();
+            assert!(statuses(active, 0).is_empty() && statuses(passive, 0).is_empty());
+            QueuePair::flush(&active.queue_pair);
+            assert_eq!(statuses(active, 2), [Err(Error::Canceled); 2]);
+            // Nothing was sent: the connection goes on.
+            send(active, length);
+            assert_eq!((statuses(active, 1), statuses(passive, 1)), (vec![Ok(())], vec![Ok(())]));
+        });
+    }
+}
+
+/// The timer of a send that waited for its receive still runs when the delay begins.
+// Shows S1708.
+#[test]
+fn a_delay_is_not_shortened_by_an_earlier_wait() {
+    let kernel = boot();
+    let pages = Pages::new(4);
+    kernel.hold_clock();
+    let adapter = machine_of_program(HOST, 4);
+    let (active, passive) = common::accepted_by(&kernel, &pages, [&adapter, &adapter], [HOST, HOST]);
+    assert_eq!(Connector::complete_connect(&active.connector, None), Ok(Outcome::Done));
+    adapter.device().set_fault_rules("on send after 1 do delay 2s").unwrap();
+    send(&active, 64);
+    kernel.flush_dpcs();
+    receive(&passive, 2);
+    send(&active, 64);
+    assert_eq!(statuses(&active, 1), [Ok(())]);
+    kernel.advance(Duration::from_millis(1990));
+    kernel.flush_dpcs();
+    assert!(statuses(&active, 0).is_empty(), "the second of the first send ended the delay of the other");
+    for _ in 0..2 {
+        kernel.advance(Duration::from_secs(1));
+        kernel.flush_dpcs();
+    }
+    assert_eq!(statuses(&active, 1), [Ok(())]);
+    for side in [active, passive] {
+        let _may_wait = soft_rdma::close(side.connector, ignore());
+    }
+    kernel.flush_dpcs();
 }
 
 /// A send that waits for a receive is carried out in several steps.

@@ -10,7 +10,7 @@ pub(crate) mod srq;
 mod state;
 
 pub(crate) use flush::Report;
-pub(crate) use state::{EndedRequest, LockedQp, PeerQp, QpState};
+pub(crate) use state::{EndedRequest, LockedQp, PeerQp, PointState, QpState};
 
 use platform::{Arc, Charge, Deferred, Notice, Platform, SpinLock, Timer, Weak};
 

@@ -4,7 +4,7 @@ use platform::{Arc, Platform, Slice, Weak};
 
 use super::{InitiatorSizes, QueuePair};
 use crate::{
-    Connector, Error, Flags, OperationKind, Sge, Status,
+    Connector, Error, Flags, OperationKind, Sge,
     memory::runs,
     qp::receive_queue::ReceiveQueue,
     qp::request::{CurrentReceive, Cursor, InitiatorRequest, Operation},
@@ -23,6 +23,21 @@ pub(crate) enum QpState {
     PeerGone,
     /// Disconnected by this side, or by an error: everything is flushed, and the queue pair cannot be connected again. Comments call it dead.
     Error,
+}
+
+/// How far a request is with its point for fault rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PointState {
+    /// It has not passed the point.
+    Before,
+    /// The engine may carry it out.
+    Passed,
+    /// It ends with this error.
+    Fails(Error),
+    /// It waits until the timer expires. Not 0: the timer runs for something else, and then so many microseconds for this.
+    Delayed(u32),
+    /// It waits until it is flushed.
+    Stalled,
 }
 
 /// A request that has ended, and its operation. The operation is dropped without a lock, as it may hold the last reference to a region.
@@ -104,8 +119,8 @@ pub(crate) struct LockedQp<P: Platform> {
     pub(crate) unconfirmed: bool,
     /// Number of the oldest requests that the response to the wire's zero-length read confirms.
     pub(crate) to_confirm: usize,
-    /// Whether the current request has passed its point for fault rules, and the error with which a rule fails it.
-    pub(crate) fault: Option<Status>,
+    /// How far the current request is with its point for fault rules.
+    pub(crate) point: PointState,
 }
 
 impl<P: Platform> LockedQp<P> {
@@ -137,7 +152,7 @@ impl<P: Platform> LockedQp<P> {
             sender_waits: false,
             awaits_receive: false,
             failed_request: None,
-            fault: None,
+            point: PointState::Before,
             wait_left: 0,
             timer_runs: false,
             confirms: false,
@@ -346,7 +361,7 @@ impl<P: Platform> LockedQp<P> {
         self.done = 0;
         self.cursor = Cursor::default();
         self.awaits_receive = false;
-        self.fault = None;
+        self.point = PointState::Before;
     }
 
     /// The queue pair whose engine waits for a receive or for a connection, if any. The caller schedules it.

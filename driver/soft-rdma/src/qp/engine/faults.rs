@@ -1,19 +1,23 @@
-//! Fault rules for requests of queue pairs. A request passes its point once, before the engine begins to carry it out.
+//! Fault rules for requests of queue pairs. A request passes its point once, before the engine begins to carry it out; a rule may fail it or have it
+//! wait. If a rule ends the connection, the connector is told.
 
 use fault_rules::{Passage, Point};
-use platform::{Arc, Platform, Weak};
+use platform::{Arc, Platform, Timer, Weak};
 
-use crate::{Connector, OperationKind, QueuePair, faults::Fault};
+use crate::{
+    Connector, OperationKind, QueuePair,
+    faults::Fault,
+    qp::{LockedQp, PointState},
+};
 
 impl<P: Platform> QueuePair<P> {
-    /// Has the current request pass its point, if it has not yet. If a rule fails the request, the next step finds the error in
-    /// [`LockedQp::fault`](crate::qp::LockedQp); it stays there until the request has ended, as a step may be tried again. If a rule ends the
-    /// connection, the connector is told here.
+    /// Has the current request pass its point, if it has not yet. [`LockedQp::point`](crate::qp::LockedQp) says what comes of it until the request has
+    /// ended, as a step may be tried again.
     #[cold]
     pub(super) fn pass_point(this: &Arc<Self, P>) {
         let faults = this.pd.adapter().device().faults();
         let mut state = this.state.lock();
-        if state.fault.is_some() || state.done > 0 || !state.is_open() || state.flushing_requests() {
+        if state.point != PointState::Before || state.done > 0 || !state.is_open() || state.flushing_requests() {
             return;
         }
         let Some((slot, request)) = state.current() else { return };
@@ -40,10 +44,12 @@ impl<P: Platform> QueuePair<P> {
 
         let mut state = this.state.lock();
         state.executing = false;
-        state.fault = Some(match fault {
-            Some(Fault::Fail(error)) => Err(error),
-            Some(Fault::Disconnect | Fault::Reset) | None => Ok(()),
-        });
+        state.point = match fault {
+            Some(Fault::Fail(error)) => PointState::Fails(error),
+            Some(Fault::Delay(microseconds)) => Self::begin_delay(this, &mut state, microseconds),
+            Some(Fault::Stall) => PointState::Stalled,
+            Some(Fault::Disconnect | Fault::Reset) | None => PointState::Passed,
+        };
         let report = Self::unlock_and_flush(this, state);
         this.report_to_connector(report);
         match (fault, connector) {
@@ -51,6 +57,26 @@ impl<P: Platform> QueuePair<P> {
             (Some(Fault::Reset), Some(connector)) => Connector::abort(&connector),
             _ => {}
         }
+    }
+}
+
+impl<P: Platform> QueuePair<P> {
+    /// Starts the timer for a delay, unless the timer runs for an earlier wait.
+    fn begin_delay(this: &Arc<Self, P>, state: &mut LockedQp<P>, microseconds: u32) -> PointState {
+        if !state.is_open() || core::mem::replace(&mut state.timer_runs, true) {
+            return PointState::Delayed(microseconds);
+        }
+        Timer::start(this, microseconds);
+        PointState::Delayed(0)
+    }
+
+    /// The timer has expired: ends the delay of the current request, or starts the timer for it.
+    pub(super) fn delay_expired(this: &Arc<Self, P>, state: &mut LockedQp<P>) {
+        state.point = match state.point {
+            PointState::Delayed(0) => PointState::Passed,
+            PointState::Delayed(microseconds) => Self::begin_delay(this, state, microseconds),
+            point => point,
+        };
     }
 }
 

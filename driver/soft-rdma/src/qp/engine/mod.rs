@@ -23,8 +23,8 @@ use crate::{
     memory::region::{Invalidation, Range},
     memory::runs::{self, Memory},
     memory::window::Bind,
-    qp::EndedRequest,
     qp::request::{Operation, Piece},
+    qp::{EndedRequest, PointState},
     wire::Wire,
 };
 
@@ -153,9 +153,12 @@ impl<P: Platform> QueuePair<P> {
         let (length, open_reads) = (request.data.length, state.open_reads);
         let mut data = StepData { length, done, open_reads, local: None, inline: inlined, invalidate: None };
         let solicited = flags.contains(Flags::SEND_AND_SOLICIT_EVENT);
-        let fault = state.fault;
+        let point = state.point;
+        if matches!(point, PointState::Delayed(_) | PointState::Stalled) {
+            return StepOutcome::Idle;
+        }
         let job = match state.operation_mut(slot) {
-            _ if let Some(Err(error)) = fault => Job::Fail(error),
+            _ if let PointState::Fails(error) = point => Job::Fail(error),
             // A small send that no batch could take.
             None => Job::Transfer(Transfer::Send { invalidate: None, solicited }),
             Some(Operation::Send(token)) => Job::Transfer(Transfer::Send { invalidate: *token, solicited }),

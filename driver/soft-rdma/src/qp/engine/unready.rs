@@ -73,11 +73,13 @@ impl<P: Platform> RunTimer<P> for QueuePair<P> {
         &self.timer
     }
 
-    /// A second is over: schedules the engine, which looks for a receive for the current send again, and without a receive starts the timer again.
+    /// A second, or a delay by a fault rule, is over: schedules the engine, which looks for a receive for the current send again, and without a
+    /// receive starts the timer again.
     fn expired(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
         state.timer_runs = false;
         state.wait_left = state.wait_left.saturating_sub(1);
+        Self::delay_expired(this, &mut state);
         drop(state);
         Deferred::schedule(this);
     }
