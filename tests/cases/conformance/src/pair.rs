@@ -193,8 +193,8 @@ pub fn connect_with(
     a.connector.bind(a.site.address)?;
     let mut connect = a.connector.connect(&a.qp, address, limits[0], &[]);
     request.finish_unless_failed(&mut connect).context("waiting for the connection request")?;
-    let accept = b.connector.accept(&b.qp, limits[1], &[]);
-    connect.finish().context("connecting")?;
+    let mut accept = b.connector.accept(&b.qp, limits[1], &[]);
+    connect.finish_unless_failed(&mut accept).context("connecting")?;
     a.connector.complete_connect().finish().context("completing the connection")?;
     accept.finish().context("accepting")?;
     Ok(())

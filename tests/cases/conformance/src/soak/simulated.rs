@@ -7,7 +7,15 @@ use std::{
 };
 
 use fastrand::Rng;
+use ndk_abi::{
+    softndk_ioctl::{
+        IOCTL_SOFTNDK_FAULT_RULES, IOCTL_SOFTNDK_SET_FAULT_RULES, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_FAULT_RULE,
+        SOFTNDK_IOCTL_VERSION, SOFTNDK_LIST, SOFTNDK_LIST_QUERY,
+    },
+    status::STATUS_SUCCESS,
+};
 use simkernel::Session;
+use zerocopy::IntoBytes as _;
 
 use super::{Record, Trouble, Until, lives};
 use crate::{Bench, Transport as _, sim::Simulated};
@@ -30,6 +38,10 @@ pub fn simulated(seed: u64, end: Instant, patience: Duration, record: &Record) {
         (Simulated::boot(), None)
     };
     let trouble = if faulty { Trouble::Faults } else { Trouble::Nothing };
+    let machines = [Some(&here), there.as_ref()].into_iter().flatten();
+    if faulty {
+        machines.clone().for_each(|machine| set_fault_rules(machine, &mut random, patience));
+    }
     let until = Until { end, lives: LIVES, patience };
     let before = record.figures().findings.len();
     let is_over = AtomicBool::new(false);
@@ -46,11 +58,8 @@ pub fn simulated(seed: u64, end: Instant, patience: Duration, record: &Record) {
         lives(&here, there, (random.u64(..), threads), trouble, until, record);
         is_over.store(true, Ordering::Relaxed);
     });
-    let left = [Some(&here), there.as_ref()]
-        .into_iter()
-        .flatten()
-        .flat_map(|machine| Bench::new(machine, patience).left_behind());
-    let left: Vec<_> = left.collect();
+    record.add().faults += machines.clone().map(|machine| fired(machine, patience)).sum::<u64>();
+    let left: Vec<_> = machines.flat_map(|machine| Bench::new(machine, patience).left_behind()).collect();
     let ledger = here.session().ledger();
     let complaints: Vec<_> =
         there.map(|there| Box::new(there).close()).into_iter().flatten().chain(Box::new(here).close()).collect();
@@ -65,6 +74,43 @@ pub fn simulated(seed: u64, end: Instant, patience: Duration, record: &Record) {
             " (in the round with --seed {seed}: two devices {two_devices}, faults {faulty}, {threads} at a time)"
         ));
     }
+}
+
+/// Fault rules. None stalls, as the request would count as lost.
+const RULES: [&str; 12] = [
+    "on listen chance 1/20 seed SEED do fail STATUS_SHARING_VIOLATION",
+    "on connect chance 1/10 seed SEED do fail STATUS_CONNECTION_REFUSED",
+    "on connect chance 1/10 seed SEED do fail STATUS_IO_TIMEOUT",
+    "on accept chance 1/10 seed SEED do fail STATUS_INSUFFICIENT_RESOURCES",
+    "on register chance 1/20 seed SEED do fail STATUS_INSUFFICIENT_RESOURCES",
+    "on send chance 1/50 seed SEED do fail STATUS_IO_TIMEOUT",
+    "on write chance 1/50 seed SEED do fail STATUS_ACCESS_VIOLATION",
+    "on read chance 1/50 seed SEED do fail STATUS_REMOTE_RESOURCES",
+    "on bind chance 1/20 seed SEED do fail STATUS_ACCESS_VIOLATION",
+    "on send where role=passive chance 1/50 seed SEED do disconnect",
+    "on write where role=active chance 1/50 seed SEED do reset",
+    "on read chance 1/20 seed SEED do delay 5ms",
+];
+
+/// Gives a device some of [`RULES`].
+fn set_fault_rules(machine: &Simulated, random: &mut Rng, patience: Duration) {
+    let rules = RULES.iter().filter(|_| random.u8(..3) == 0).collect::<Vec<_>>();
+    let rules = rules.into_iter().map(|rule| rule.replace("SEED", &random.u64(..).to_string()));
+    let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
+    let input = [query.as_bytes(), rules.collect::<Vec<_>>().join("\n").as_bytes()].concat();
+    let file = machine.open().expect("a file");
+    let set = file.submit(IOCTL_SOFTNDK_SET_FAULT_RULES, &input, 0).wait(patience).expect("the request ends");
+    assert_eq!(set.status, STATUS_SUCCESS, "the rules are right");
+}
+
+/// How often the rules of a device have fired.
+fn fired(machine: &Simulated, patience: Duration) -> u64 {
+    let query = SOFTNDK_LIST_QUERY { Version: SOFTNDK_IOCTL_VERSION, Start: 0 };
+    let length = size_of::<SOFTNDK_LIST>() + RULES.len() * size_of::<SOFTNDK_FAULT_RULE>();
+    let file = machine.open().expect("a file");
+    let read = file.submit(IOCTL_SOFTNDK_FAULT_RULES, query.as_bytes(), length).wait(patience).expect("it ends");
+    let (_, rules) = SOFTNDK_LIST::read::<SOFTNDK_FAULT_RULE>(&read.output).expect("a list");
+    rules.map(|rule| rule.Fired).sum()
 }
 
 /// Has one call of the kernel fail.
