@@ -149,7 +149,7 @@ impl Word<'_> {
     }
 
     fn number<T: FromStr>(self, expected: Expected) -> Result<T, Wrong> {
-        self.text.parse().map_err(|_| self.wrong(expected))
+        number(self.text).ok_or(self.wrong(expected))
     }
 }
 
@@ -205,7 +205,7 @@ fn chance(words: &mut Words<'_>) -> Result<Chance, Wrong> {
     let word = words.next();
     let wrong = word.wrong(Expected::Chance);
     let (hits, of) = word.text.split_once('/').ok_or(wrong)?;
-    let (hits, of) = (hits.parse().map_err(|_| wrong)?, of.parse().map_err(|_| wrong)?);
+    let (hits, of) = (number(hits).ok_or(wrong)?, number(of).ok_or(wrong)?);
     if of == 0 || hits > of {
         return Err(wrong);
     }
@@ -256,7 +256,7 @@ fn filters(point: Point, words: &mut Words<'_>) -> Result<Filters, Wrong> {
             },
         }
         .ok_or(word.wrong(Expected::Filter(point)))?;
-        if !words.peek().text.contains('=') {
+        if !words.peek().text.contains(['=', '<', '>']) {
             break;
         }
     }
@@ -272,8 +272,9 @@ fn microseconds(time: &str) -> Option<u32> {
     found.filter(|time| (1..=HOUR).contains(time))
 }
 
+/// A number of digits only: `FromStr` takes a sign too.
 fn number<T: FromStr>(text: &str) -> Option<T> {
-    text.parse().ok()
+    text.parse().ok().filter(|_| text.starts_with(|first: char| first.is_ascii_digit()))
 }
 
 /// Sets a filter; `None`: the rule has it already.

@@ -108,6 +108,9 @@ fn a_wrong_rule_says_where_and_what_was_expected() {
             "on register where port=445 do fail STATUS_INSUFFICIENT_RESOURCES",
             "rule 1, column 19: expected one of these filters, none twice: process, bytes",
         ),
+        ("on send where port=445 bytes>5 do reset", "rule 1, column 29: expected `=`, `>=` or `<=`, and a number"),
+        ("on send where bytes>=+5 do reset", "rule 1, column 20: expected `=`, `>=` or `<=`, and a number"),
+        ("on send after +5 do reset", "rule 1, column 15: expected a number"),
         ("on send after x do reset", "rule 1, column 15: expected a number"),
         ("on send times 0 do reset", "rule 1, column 15: expected a number that is not 0"),
         (

@@ -22,7 +22,13 @@ mod processor;
 mod system_thread;
 mod tcp;
 
-use std::{alloc::Layout, ffi::c_void, hint::black_box, ptr::NonNull};
+use std::{
+    alloc::Layout,
+    ffi::c_void,
+    hint::black_box,
+    io::{self, Write as _},
+    ptr::NonNull,
+};
 
 use ndk_abi::{
     status::NTSTATUS,
@@ -164,7 +170,8 @@ fn tell_fault(rule: u32, addresses: Addresses, queue_pair: Option<u32>, status: 
     let addresses =
         addresses.map(|(word, address)| address.map_or(String::new(), |address| format!("{word}{address}")));
     let queue_pair = queue_pair.map_or(String::new(), |number| format!(" of queue pair {number}"));
-    eprintln!("SoftNDK: fault rule {rule} {what}{queue_pair}{}", addresses.concat());
+    // A process whose standard error is closed is not told.
+    let _untold = writeln!(io::stderr(), "SoftNDK: fault rule {rule} {what}{queue_pair}{}", addresses.concat());
 }
 
 /// Runs `code` at `DISPATCH_LEVEL`. DPCs that `code` queues run after it, if the IRQL then drops below that level.

@@ -95,7 +95,7 @@ pub unsafe trait Host: AdapterSource<<Self as Host>::Platform> + Send + Sync + '
     }
 
     /// Replaces the adapter's fault rules. STATUS_NOT_SUPPORTED: fault injection is off; STATUS_INVALID_PARAMETER: a rule is wrong, or there are
-    /// too many.
+    /// too many; STATUS_INSUFFICIENT_RESOURCES.
     fn set_fault_rules(&self, _text: &str) -> NTSTATUS {
         STATUS_NOT_SUPPORTED
     }

@@ -91,7 +91,7 @@ c_consts! { SOFTNDK_CODES: u32;
     IOCTL_SOFTNDK_FAULT_RULES = softndk_control_code(19);
     /// In: [`SOFTNDK_DIAGNOSTICS_QUERY`], the rules in UTF-8, at most [`SOFTNDK_FAULT_RULES_LENGTH`] bytes. Out: nothing.
     /// Replaces the adapter's fault rules. Works on any file, at any time. STATUS_NOT_SUPPORTED: fault injection is off;
-    /// STATUS_INVALID_PARAMETER: a rule is wrong, or there are too many.
+    /// STATUS_INVALID_PARAMETER: a rule is wrong, or there are too many; STATUS_INSUFFICIENT_RESOURCES.
     IOCTL_SOFTNDK_SET_FAULT_RULES = softndk_control_code(20);
 }
 

@@ -10,8 +10,8 @@ use platform::{Addresses, Notice, OutOfMemory, Platform, Slice, SpinLock};
 
 use crate::{Counter, Error, PerformanceCounters, Status, limits};
 
-/// Devices with a rule for requests of queue pairs, in the whole driver or process. Batches of small sends read this, as it lies in one cache line
-/// that nobody writes; other code asks its device.
+/// Devices with a rule for requests of queue pairs, in the whole driver or process. The engine reads it in each round, as the rules of its device are
+/// some references away.
 static DEVICES_WITH_REQUEST_RULES: AtomicU32 = AtomicU32::new(0);
 
 /// Whether any device has a rule for requests of queue pairs.

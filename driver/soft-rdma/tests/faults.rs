@@ -1,14 +1,16 @@
 //! Fault rules: which requests they fail, within the device and over a wire, and what they leave alone.
 
+#![expect(unsafe_code, reason = "callbacks are promised to be valid, as a kernel consumer does")]
+
 mod common;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{ffi::c_void, net::SocketAddr, sync::Mutex, time::Duration};
 
 use platform::Notice;
 use simkernel::{Pages, Session, boot};
 use soft_rdma::{
-    Accept, Adapter, Connect, Connector, Counter, Error, Flags, Listener, MemoryRegion, Outcome, Post, QueuePair,
-    RulesError, Source, Status, limits,
+    Accept, Adapter, Callback, Connect, Connector, Counter, Error, Flags, Listener, MemoryRegion, Outcome, Post,
+    QueuePair, Remote, RulesError, Source, Status, limits,
 };
 
 use common::{
@@ -49,6 +51,15 @@ fn receive(side: &Side, count: usize) {
     (0..count).for_each(|_| side.queue_pair.post_receive(0, &[side.sge(0, 4096)]).unwrap());
 }
 
+/// Some seconds pass, one by one, as the timer of a queue pair is set again for each.
+fn pass(kernel: &Session, seconds: u32) {
+    kernel.flush_dpcs();
+    for _ in 0..seconds {
+        kernel.advance(Duration::from_millis(1100));
+        kernel.flush_dpcs();
+    }
+}
+
 /// The next `count` statuses.
 fn statuses(side: &Side, count: usize) -> Vec<Status> {
     let found = std::cell::RefCell::new(Vec::new());
@@ -86,6 +97,38 @@ fn a_send_fails_as_the_rule_says_and_those_before_it_arrive() {
         let (rule, addresses, queue_pair, status) = found.expect("a notice");
         assert_eq!((rule, addresses.local, addresses.remote, status), (1, local, remote, Error::TimedOut as u32));
         assert!(queue_pair.is_some());
+    });
+}
+
+/// A read of no bytes, which is under way over a wire when the engine comes to the send behind it.
+fn read_and_send(side: &Side, flags: Flags) {
+    let remote = Remote { address: 0, token: 0 };
+    QueuePair::post(&side.queue_pair, 0, &[], Flags::DEFER, Post::Read(remote)).unwrap();
+    QueuePair::post(&side.queue_pair, 0, &[side.sge(0, 64)], flags, Post::Send(None)).unwrap();
+}
+
+// Shows S1701.
+#[test]
+fn a_send_behind_a_read_fails_as_the_rule_says() {
+    play(|_, active, passive, _| {
+        active.device.set_fault_rules("on send do fail STATUS_IO_TIMEOUT").unwrap();
+        receive(passive, 1);
+        read_and_send(active, Flags::empty());
+        let ended = statuses(active, 2);
+        assert!(ended[0] == Ok(()) || ended[0] == Err(Error::Canceled), "{ended:?}");
+        assert_eq!(ended[1], Err(Error::TimedOut));
+    });
+}
+
+/// What the fence has a request wait for ends before a rule ends the connection.
+// Shows S1702.
+#[test]
+fn a_fenced_send_passes_its_point_behind_the_reads() {
+    play(|_, active, passive, _| {
+        active.device.set_fault_rules("on send do reset").unwrap();
+        receive(passive, 1);
+        read_and_send(active, Flags::READ_FENCE);
+        assert_eq!(statuses(active, 2), [Ok(()), Err(Error::Canceled)]);
     });
 }
 
@@ -147,10 +190,12 @@ fn a_delayed_send_and_those_behind_it_wait() {
         (0..3).for_each(|_| send(active, length));
         assert_eq!(statuses(passive, 1), [Ok(())]);
         kernel.flush_dpcs();
-        kernel.advance(Duration::from_millis(1499));
+        kernel.advance(Duration::from_millis(1000));
+        kernel.flush_dpcs();
+        kernel.advance(Duration::from_millis(400));
         kernel.flush_dpcs();
         assert!(statuses(passive, 0).is_empty(), "before its time");
-        kernel.advance(Duration::from_millis(100));
+        pass(kernel, 1);
         assert_eq!(statuses(passive, 2), [Ok(()), Ok(())]);
         assert_eq!(statuses(active, 3), [Ok(()); 3]);
         assert_eq!(counts(active), [(3, 1)]);
@@ -165,14 +210,14 @@ fn a_send_that_waits_by_a_rule_is_flushed_with_those_behind_it() {
             active.device.set_fault_rules(&format!("on send times 1 do {action}")).unwrap();
             receive(passive, 1);
             (0..2).for_each(|_| send(active, length));
-            kernel.flush_dpcs();
-            kernel.advance(Duration::from_secs(60));
-            kernel.flush_dpcs();
+            pass(kernel, 60);
             assert!(statuses(active, 0).is_empty() && statuses(passive, 0).is_empty());
             QueuePair::flush(&active.queue_pair);
             assert_eq!(statuses(active, 2), [Err(Error::Canceled); 2]);
-            // Nothing was sent: the connection goes on.
+            // Nothing was sent: the connection goes on, and the timer is free after a second at most.
+            active.device.set_fault_rules("on send do delay 10ms").unwrap();
             send(active, length);
+            pass(kernel, 2);
             assert_eq!((statuses(active, 1), statuses(passive, 1)), (vec![Ok(())], vec![Ok(())]));
         });
     }
@@ -194,13 +239,11 @@ fn a_delay_is_not_shortened_by_an_earlier_wait() {
     receive(&passive, 2);
     send(&active, 64);
     assert_eq!(statuses(&active, 1), [Ok(())]);
-    kernel.advance(Duration::from_millis(1990));
+    pass(&kernel, 1);
+    kernel.advance(Duration::from_millis(800));
     kernel.flush_dpcs();
     assert!(statuses(&active, 0).is_empty(), "the second of the first send ended the delay of the other");
-    for _ in 0..2 {
-        kernel.advance(Duration::from_secs(1));
-        kernel.flush_dpcs();
-    }
+    pass(&kernel, 2);
     assert_eq!(statuses(&active, 1), [Ok(())]);
     for side in [active, passive] {
         let _may_wait = soft_rdma::close(side.connector, ignore());
@@ -272,6 +315,52 @@ fn a_connect_fails_when_it_has_begun_and_can_be_tried_again() {
     for side in [retried, passive] {
         let _may_wait = soft_rdma::close(side.connector, ignore());
     }
+    kernel.flush_dpcs();
+}
+
+/// A connect that the callback of another begins.
+struct Again {
+    side: Side,
+    outcome: Mutex<Option<Result<Outcome, Error>>>,
+}
+
+fn connect_again(_function: *const (), again: *mut c_void, status: Status) {
+    assert_eq!(status, Err(Error::TimedOut));
+    // SAFETY: made from such a reference, which lives for ever.
+    let again = unsafe { &*again.cast_const().cast::<Again>() };
+    let connected = connect_from_a_port(&again.side, ignore());
+    *again.outcome.lock().unwrap() = Some(connected);
+}
+
+fn connect_from_a_port(side: &Side, done: Callback<Status>) -> Result<Outcome, Error> {
+    let request = Connect {
+        queue_pair: &side.queue_pair,
+        source: Source::Address(SocketAddr::new(HOST, 7000)),
+        remote: SocketAddr::new(OTHER_HOST, 5445),
+        limits: LIMITS,
+        private_data: &[],
+    };
+    Connector::connect(&side.connector, request, done)
+}
+
+// Shows S1701.
+#[test]
+fn a_connect_that_a_rule_fails_has_given_its_port_back_before_the_consumer_is_told() {
+    let kernel = boot();
+    let pages = Pages::new(1);
+    let adapter = machine(HOST);
+    let side = side(&adapter, Connector::new(&adapter).unwrap(), &pages);
+    adapter.device().set_fault_rules("on connect times 1 do fail STATUS_IO_TIMEOUT").unwrap();
+    let again = std::sync::Arc::new(Again { side: side.clone(), outcome: Mutex::default() });
+    let context = std::sync::Arc::as_ptr(&again).cast_mut().cast();
+    // SAFETY: `connect_again` takes the pointer back, from any thread; what it points to outlives the wait below.
+    let done = unsafe { Callback::new(connect_again, std::ptr::null(), context) };
+    assert_eq!(connect_from_a_port(&side, done), Ok(Outcome::Pending));
+    wait_until(|| again.outcome.lock().unwrap().is_some());
+    assert_eq!(*again.outcome.lock().unwrap(), Some(Ok(Outcome::Pending)));
+    kernel.flush_dpcs();
+    drop(again);
+    let _may_wait = soft_rdma::close(side.connector, ignore());
     kernel.flush_dpcs();
 }
 

@@ -17,7 +17,7 @@ pub(crate) enum Command {
     Set(Rules),
     /// Remove all rules.
     Clear,
-    /// Exit with 1 if a rule has not fired; a rule with `times N`: if it has not fired N times. So no test passes because nothing failed.
+    /// Exit with 1 if there are no rules, or one has not fired; a rule with `times N`: N times. So no test passes because nothing failed.
     Assert,
 }
 

@@ -34,8 +34,8 @@ pub(crate) enum PointState {
     Passed,
     /// It ends with this error.
     Fails(Error),
-    /// It waits until the timer expires. Not 0: the timer runs for something else, and then so many microseconds for this.
-    Delayed(u32),
+    /// It waits so many microseconds, of which the timer ends a second at a time. Not `is_timed`: the timer runs for an earlier wait yet.
+    Delayed { microseconds: u32, is_timed: bool },
     /// It waits until it is flushed.
     Stalled,
 }

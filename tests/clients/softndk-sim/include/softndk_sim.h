@@ -63,6 +63,18 @@ void softndk_sim_free_mdl(void *mdl);
 int32_t softndk_sim_add_address(const struct sockaddr *address);
 
 /*
+ * Replaces the device's fault rules (docs/faults.md): lines of "on POINT ... do ACTION". They last until the last adapter is
+ * closed; "" removes them.
+ *
+ * An NTSTATUS: STATUS_SUCCESS; STATUS_INVALID_PARAMETER for NULL, and for rules of which one is wrong, which is said on
+ * stderr; STATUS_INVALID_DEVICE_STATE while no adapter is open.
+ */
+int32_t softndk_sim_set_fault_rules(const char *rules);
+
+/* How often rule number rule, from 1, has fired since the rules were set. */
+uint64_t softndk_sim_faults(uint32_t rule);
+
+/*
  * Returns when no deferred call and no work is queued or running, whatever thread queued it. Timers that are not
  * due yet are not waited for. It does not return as long as callbacks go on making work for each other.
  * PASSIVE_LEVEL.

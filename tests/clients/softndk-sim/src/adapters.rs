@@ -15,7 +15,7 @@ use std::{
 
 use ndk_abi::{
     ndkpi::{NDK_ADAPTER, NDK_VERSION},
-    status::NTSTATUS,
+    status::{NTSTATUS, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_PARAMETER},
 };
 use ndk_provider::{ObjectCounts, Provider};
 use simkernel::{Ledger, SimKernel};
@@ -63,6 +63,22 @@ pub(crate) fn add_address(address: IpAddr) -> Result<(), NTSTATUS> {
     }
     device.addresses = addresses;
     Ok(())
+}
+
+/// Replaces the device's fault rules. STATUS_INVALID_DEVICE_STATE: no adapter is open. STATUS_INVALID_PARAMETER: a rule is wrong, which is reported.
+pub(crate) fn set_fault_rules(rules: &str) -> Result<(), NTSTATUS> {
+    let device = lock(&DEVICE);
+    let provider = device.provider.as_ref().ok_or(STATUS_INVALID_DEVICE_STATE)?;
+    provider.set_fault_rules(rules).map_err(|error| {
+        kernel::report(format_args!("softndk_sim_set_fault_rules: {error}"));
+        STATUS_INVALID_PARAMETER
+    })
+}
+
+/// How often a rule has fired; 0 if there is none with this index.
+pub(crate) fn faults(index: usize) -> u64 {
+    let device = lock(&DEVICE);
+    device.provider.as_ref().and_then(|provider| provider.fault_rule(index)).map_or(0, |rule| rule.Fired)
 }
 
 /// Opens an adapter. Errors: those of [`Provider::open`].

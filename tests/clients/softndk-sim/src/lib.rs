@@ -10,6 +10,7 @@ mod kernel;
 mod layer;
 mod mdls;
 
+use std::ffi::{CStr, c_char};
 use std::{
     ffi::c_void,
     net::IpAddr,
@@ -103,6 +104,29 @@ pub unsafe extern "system" fn softndk_sim_add_address(address: *const SOCKADDR) 
         _ => return STATUS_INVALID_PARAMETER,
     };
     adapters::add_address(address).err().unwrap_or(STATUS_SUCCESS)
+}
+
+/// Replaces the fault rules.
+///
+/// # Safety
+/// `rules` is null, or a string that ends with a 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn softndk_sim_set_fault_rules(rules: *const c_char) -> NTSTATUS {
+    kernel::enter();
+    if rules.is_null() {
+        return STATUS_INVALID_PARAMETER;
+    }
+    // SAFETY: by contract.
+    let rules = unsafe { CStr::from_ptr(rules) };
+    let set = rules.to_str().map_err(|_| STATUS_INVALID_PARAMETER).and_then(adapters::set_fault_rules);
+    set.err().unwrap_or(STATUS_SUCCESS)
+}
+
+/// How often a rule has fired.
+#[unsafe(no_mangle)]
+pub extern "system" fn softndk_sim_faults(rule: u32) -> u64 {
+    kernel::enter();
+    (rule as usize).checked_sub(1).map_or(0, adapters::faults)
 }
 
 /// Waits until nothing deferred is left to do. PASSIVE_LEVEL.

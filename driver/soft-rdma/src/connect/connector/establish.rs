@@ -97,13 +97,19 @@ impl<P: Platform> Connector<P> {
             _ => local,
         };
         let connection = Connection::active(this.adapter(), (side, remote), listener.is_none())?;
-        let addresses = Addresses { local: Some(local), remote: Some(remote) };
-        if let Err(error) = this.adapter().pass_point(Point::Connect, addresses, None) {
-            // As a connect fails on the network: when it has begun.
+        if device.faults().has_rule_for(Point::Connect) {
+            // Only a connect that could begin passes the point; if a rule fails it, it has begun, as on the network.
             this.claim(request.queue_pair)?;
-            this.state.lock().begin_connect(None, (local, remote), connection, request, done);
-            Self::connect_failed(this, error);
-            return Ok(());
+            let addresses = Addresses { local: Some(local), remote: Some(remote) };
+            if let Err(error) = this.adapter().pass_point(Point::Connect, addresses, None) {
+                let mut state = this.state.lock();
+                state.begin_connect(None, (local, remote), connection, request, done);
+                (state.endpoint, state.shared) = (endpoint, shared);
+                drop(state);
+                Self::connect_failed(this, error);
+                return Ok(());
+            }
+            this.unclaim(request.queue_pair);
         }
         let Some(listener) = listener else {
             // The listener is on another machine, or in another process that has a device of its own.
@@ -236,13 +242,15 @@ impl<P: Platform> Connector<P> {
     /// Accepts a connection request; `done` is called when the connection is established, or the attempt has failed. IRQL <= DISPATCH.
     pub fn accept(this: &Arc<Self, P>, request: Accept<'_, P>, done: Callback<Status>) -> Result<Outcome, Error> {
         let private_data = PrivateData::copy_of(request.private_data)?;
-        let mut state = this.state.lock();
-        match state.connector_state {
-            ConnectorState::Incoming => {}
-            ConnectorState::Closed => return Err(Error::ConnectionAborted),
-            _ => return Err(Error::ConnectionInvalid),
+        if this.adapter().device().faults().has_rule_for(Point::Accept) {
+            let state = this.state.lock();
+            state.may_accept()?;
+            let addresses = state.addresses();
+            drop(state);
+            this.adapter().pass_point(Point::Accept, addresses, None)?;
         }
-        this.adapter().pass_point(Point::Accept, state.addresses(), None)?;
+        let mut state = this.state.lock();
+        state.may_accept()?;
         request.queue_pair.reserve()?;
         state.connector_state = ConnectorState::Accepting;
         state.backlog_slot = None;
@@ -291,6 +299,14 @@ impl<P: Platform> Connector<P> {
 }
 
 impl<P: Platform> LockedConnector<P> {
+    fn may_accept(&self) -> Result<(), Error> {
+        match self.connector_state {
+            ConnectorState::Incoming => Ok(()),
+            ConnectorState::Closed => Err(Error::ConnectionAborted),
+            _ => Err(Error::ConnectionInvalid),
+        }
+    }
+
     fn begin_connect(
         &mut self,
         peer: Option<PeerConnector<P>>,

@@ -7,23 +7,32 @@ use platform::{Arc, Platform, Timer, Weak};
 use crate::{
     Connector, OperationKind, QueuePair,
     faults::Fault,
+    qp::engine::unready::SECOND_MICROSECONDS,
     qp::{LockedQp, PointState},
 };
 
 impl<P: Platform> QueuePair<P> {
-    /// Has the current request pass its point, if it has not yet. [`LockedQp::point`](crate::qp::LockedQp) says what comes of it until the request has
-    /// ended, as a step may be tried again.
+    /// Whether the current request has yet to pass its point, and a rule is for it.
+    pub(super) fn has_to_pass_point(&self, state: &LockedQp<P>) -> bool {
+        state.point == PointState::Before
+            && state.done == 0
+            && state.current().is_some_and(|(slot, _)| {
+                let faults = self.pd.adapter().device().faults();
+                point_of(state.kind_of(slot)).is_some_and(|point| faults.has_rule_for(point))
+            })
+    }
+
+    /// Has the current request pass its point. [`LockedQp::point`] says what comes of it until the request has ended, as a step may be tried again.
     #[cold]
     pub(super) fn pass_point(this: &Arc<Self, P>) {
         let faults = this.pd.adapter().device().faults();
         let mut state = this.state.lock();
-        if state.point != PointState::Before || state.done > 0 || !state.is_open() || state.flushing_requests() {
+        if !state.is_open() || state.flushing_requests() || !this.has_to_pass_point(&state) {
             return;
         }
         let Some((slot, request)) = state.current() else { return };
         let bytes = u64::from(request.data.length);
-        let kind = state.kind_of(slot);
-        let Some(point) = point_of(kind).filter(|&point| faults.has_rule_for(point)) else { return };
+        let Some(point) = point_of(state.kind_of(slot)) else { return };
         let connector = state.connector.as_ref().and_then(Weak::upgrade);
         // Until this thread has the lock again, a flush leaves the request in the queue.
         state.executing = true;
@@ -61,22 +70,24 @@ impl<P: Platform> QueuePair<P> {
 }
 
 impl<P: Platform> QueuePair<P> {
-    /// Starts the timer for a delay, unless the timer runs for an earlier wait.
+    /// Starts the timer for a delay, or for its first second, unless the timer runs for an earlier wait.
     fn begin_delay(this: &Arc<Self, P>, state: &mut LockedQp<P>, microseconds: u32) -> PointState {
-        if !state.is_open() || core::mem::replace(&mut state.timer_runs, true) {
-            return PointState::Delayed(microseconds);
+        let is_timed = state.is_open() && !core::mem::replace(&mut state.timer_runs, true);
+        if is_timed {
+            Timer::start(this, microseconds.min(SECOND_MICROSECONDS));
         }
-        Timer::start(this, microseconds);
-        PointState::Delayed(0)
+        PointState::Delayed { microseconds, is_timed }
     }
 
-    /// The timer has expired: ends the delay of the current request, or starts the timer for it.
+    /// The timer has expired: ends the delay of the current request, or starts the timer for what is left of it.
     pub(super) fn delay_expired(this: &Arc<Self, P>, state: &mut LockedQp<P>) {
-        state.point = match state.point {
-            PointState::Delayed(0) => PointState::Passed,
-            PointState::Delayed(microseconds) => Self::begin_delay(this, state, microseconds),
-            point => point,
-        };
+        if let PointState::Delayed { microseconds, is_timed } = state.point {
+            let over = if is_timed { SECOND_MICROSECONDS } else { 0 };
+            state.point = match microseconds.saturating_sub(over) {
+                0 => PointState::Passed,
+                left => Self::begin_delay(this, state, left),
+            };
+        }
     }
 }
 

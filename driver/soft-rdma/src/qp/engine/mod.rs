@@ -134,9 +134,6 @@ impl<P: Platform> RunDeferred<P> for QueuePair<P> {
 impl<P: Platform> QueuePair<P> {
     /// One step of the current request. `carrier` moves its data.
     pub(crate) fn step<C: Carrier<P>>(this: &Arc<Self, P>, carrier: &mut C) -> StepOutcome {
-        if may_concern_requests() {
-            Self::pass_point(this);
-        }
         let mut inline_data;
         let mut inline: &[u8] = &[];
         let mut state = this.state.lock();
@@ -149,12 +146,18 @@ impl<P: Platform> QueuePair<P> {
         if flags.contains(Flags::READ_FENCE) && state.open_reads > 0 {
             return StepOutcome::Idle;
         }
+        if may_concern_requests() && this.has_to_pass_point(&state) {
+            drop(state);
+            Self::pass_point(this);
+            // What the request does now may be nothing, or it was flushed meanwhile.
+            return StepOutcome::Moved(0);
+        }
         let inlined = flags.contains(Flags::INLINE);
         let (length, open_reads) = (request.data.length, state.open_reads);
         let mut data = StepData { length, done, open_reads, local: None, inline: inlined, invalidate: None };
         let solicited = flags.contains(Flags::SEND_AND_SOLICIT_EVENT);
         let point = state.point;
-        if matches!(point, PointState::Delayed(_) | PointState::Stalled) {
+        if matches!(point, PointState::Delayed { .. } | PointState::Stalled) {
             return StepOutcome::Idle;
         }
         let job = match state.operation_mut(slot) {
@@ -230,14 +233,14 @@ impl<P: Platform> QueuePair<P> {
             Progress::Failed(error) => {
                 // Completions stay in order. All failures but the last of these end the connection:
                 // * `outstanding` is 0, no request before it awaits the peer: the request completes now, with `error`;
-                // * else, without `confirms`: the flush cancels all;
+                // * else, without `confirms`: the flush cancels all, unless it is a fault rule that fails the request;
                 // * else, unless the request `can_fail_again`: the flush ends it with `error`, and cancels the others;
                 // * else the request is tried again when the requests before it have ended.
                 fatal = state.outstanding == 0 || !state.confirms || !state.can_fail_again();
                 if state.outstanding == 0 {
                     finished = state.finish_oldest();
                     this.report(finished.as_ref(), Err(error));
-                } else if fatal && state.confirms {
+                } else if fatal && (state.confirms || matches!(state.point, PointState::Fails(_))) {
                     state.failed_request = state.current().map(|(slot, _)| (slot, error));
                 }
                 StepOutcome::Idle

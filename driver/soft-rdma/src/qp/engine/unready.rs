@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A tick of the timer.
-const SECOND_MICROSECONDS: u32 = 1_000_000;
+pub(super) const SECOND_MICROSECONDS: u32 = 1_000_000;
 
 impl<P: Platform> QueuePair<P> {
     /// The result of a step of the current send, for which `peer` has no receive. Before the send begins to wait, its own SGEs are checked: an

@@ -20,6 +20,13 @@ macro_rules! programs {
 
 programs!(close_orders, invalidate, notify, shared_endpoint, srq, threads, transfer, versions, windows);
 
+// Shows S1705.
+#[test]
+fn requests_fail_by_fault_rules_and_a_wrong_rule_is_told() {
+    let ended = Program::compile("faults").run();
+    ended.succeeds_with("softndk_sim_set_fault_rules: rule 1, column 4: expected one of listen, connect,");
+}
+
 #[test]
 fn a_leaked_object_is_counted() {
     let ended = Program::compile("broken/leak").run();
@@ -55,6 +62,6 @@ fn exactly_the_documented_exports() {
         .filter_map(|line| line.split_once('(')?.0.split([' ', '*']).next_back())
         .collect();
     declared.sort_unstable();
-    assert_eq!(declared.len(), 7, "{declared:?}");
+    assert_eq!(declared.len(), 9, "{declared:?}");
     assert_eq!(program::exports(), declared);
 }
