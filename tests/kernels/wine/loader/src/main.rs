@@ -68,7 +68,14 @@ fn serve_service(driver: &str, addresses: &str) -> Result<()> {
     service.set_parameter("TapInterface", "")?;
     service.set_parameter("Adapters", "1")?;
     service.set_parameter("OtherAddresses", "198.51.100.1")?;
-    for (keyword, default) in [("CablePeers", ""), ("CableLocal", ""), ("CableVni", "1"), ("*JumboPacket", "1514"), ("FaultInjection", "0"), ("FaultRules", "")] {
+    for (keyword, default) in [
+        ("CablePeers", ""),
+        ("CableLocal", ""),
+        ("CableVni", "1"),
+        ("*JumboPacket", "1514"),
+        ("FaultInjection", "0"),
+        ("FaultRules", ""),
+    ] {
         service.set_parameter(keyword, default)?;
     }
     set_trace_level("0")?;
