@@ -7,6 +7,7 @@ mod under_wine;
 mod watch;
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow, ensure};
@@ -75,7 +76,8 @@ pub fn soak(wanted: &Wanted) -> Result<()> {
     if wanted.planted.is_some() {
         dist::build_test_driver()?;
     }
-    let table = table(wanted)?;
+    let harness = if wanted.only == Some(Part::Wine) { None } else { Some(simulated::build()?) };
+    let table = table(wanted, harness)?;
     let path = paths::root().join("target/report/soak.json");
     fs::create_dir_all(paths::root().join("target/report"))?;
     fs::write(path, format!("{:#}\n", table.as_json()))?;
@@ -91,7 +93,8 @@ pub fn soak(wanted: &Wanted) -> Result<()> {
 pub(crate) fn short(full: bool, tally: &mut Tally) {
     let minutes = if full { 10.0 } else { 0.2 };
     let soaked = step("a short soak", || {
-        let table = table(&Wanted { minutes, seed: None, json: false, only: None, planted: None })?;
+        let harness = Some(simulated::build_with_tests()?);
+        let table = table(&Wanted { minutes, seed: None, json: false, only: None, planted: None }, harness)?;
         println!("{table}");
         table.judge()
     });
@@ -111,21 +114,17 @@ pub(crate) fn planted(tally: &mut Tally) {
 
 fn finds(planted: Planted, column: impl Fn(&Figures) -> u64) -> Result<()> {
     let (only, planted) = (Some(Part::Wine), Some(planted));
-    let table = table(&Wanted { minutes: 0.01, seed: Some(1), json: false, only, planted })?;
+    let table = table(&Wanted { minutes: 0.01, seed: Some(1), json: false, only, planted }, None)?;
     ensure!(column(&table.total()) > 0 && table.judge().is_err(), "not found:\n{table}");
     Ok(())
 }
 
-/// Soaks; what it needs of the driver is built.
-fn table(wanted: &Wanted) -> Result<Table> {
+/// Soaks; what it needs of the driver is built. `harness`: for the simulated kernel; `None`: without that.
+fn table(wanted: &Wanted, harness: Option<PathBuf>) -> Result<Table> {
     ensure!(wanted.minutes > 0.0 && wanted.minutes < 1e6, "{} minutes", wanted.minutes);
     let seed =
         wanted.seed.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs()));
     eprintln!("-- soaking for {} minutes; --seed {seed} plays the same", wanted.minutes);
-    let harness = match wanted.only {
-        Some(Part::Wine) => None,
-        _ => Some(simulated::build()?),
-    };
     let duration = Duration::from_secs_f64(wanted.minutes * 60.0);
     let progress = ProgressBar::new(duration.as_secs());
     progress.set_style(ProgressStyle::with_template("{elapsed}/{len} s {wide_bar} {msg}")?);

@@ -17,13 +17,21 @@ const LATE: Duration = Duration::from_secs(300);
 /// Seconds to wait for anything that should happen before it is lost.
 const PATIENCE: &str = "60";
 
-/// The harness for this system, as the tests of the workspace are built: the simulated kernel and what it runs are optimised there too. Its own
-/// test `command_line` needs it, so after `cargo xtask test` has built the tests there is nothing to build.
+/// The harness for this system, as its tests are built: the simulated kernel and what it runs are optimised there too.
 pub(super) fn build() -> Result<PathBuf> {
+    built_by(&["build", "--package", "ndharness"])
+}
+
+/// As [`build`], by the command that builds the tests of the workspace, which build the harness for its own test `command_line`. So after
+/// `cargo xtask test` has built them there is nothing to build: alone the harness, and all below it, would be built anew with other features.
+pub(super) fn build_with_tests() -> Result<PathBuf> {
+    built_by(&["test", "--workspace", "--exclude", "planted", "--no-run"])
+}
+
+fn built_by(arguments: &[&str]) -> Result<PathBuf> {
     let root = paths::root();
     let mut command = cargo(&root);
-    command.args(["test", "--workspace", "--exclude", "planted", "--test", "command_line", "--no-run"]);
-    command.args(["--target-dir", "target"]);
+    command.args(arguments).args(["--target-dir", "target"]);
     step("building ndharness for this system", || command::run(&mut command))?;
     Ok(root.join("target/debug/ndharness"))
 }
