@@ -1,6 +1,6 @@
 //! `ndkctl faults`: the adapter's fault rules.
 
-use std::{fmt, fs, path::PathBuf};
+use std::{fmt, fs, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
 use ndk_abi::softndk_ioctl::{SOFTNDK_FAULT_RULE, SOFTNDK_FAULT_RULES_LENGTH};
@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::{
     columns::Columns,
     driver::{self, Driver},
+    open, opened, print, sweep,
 };
 
 #[derive(Subcommand)]
@@ -19,6 +20,12 @@ pub(crate) enum Command {
     Clear,
     /// Exit with 1 if there are no rules, or one has not fired; a rule with `times N`: N times. So no test passes because nothing failed.
     Assert,
+    /// Run a program once for each fault that it meets: each point and each status, and for requests of a queue pair disconnect and reset. Exit with 1
+    /// if it hung, crashed, or left objects in the driver.
+    ///
+    /// The rules are the driver's; without one, or with SOFTND_MODE=hosted, those of the device in the program's process. A program that exits with 0
+    /// although a request failed has mended that, or lost data: compare what it says. Its children are not ended with it.
+    Sweep(sweep::Options),
 }
 
 /// The rules to set.
@@ -90,6 +97,26 @@ impl Rules {
             None => Ok(self.rules.join("\n")),
         }
     }
+}
+
+/// Carries a command out; without one: shows the rules.
+pub(crate) fn execute(command: Option<&Command>, path: &str, json: bool) -> anyhow::Result<ExitCode> {
+    let is_good = match command {
+        None => print(&Counted::read(&*opened(path)?)?, json).map(|()| true),
+        Some(Command::Set(rules)) => print(&set(&*opened(path)?, rules)?, json).map(|()| true),
+        Some(Command::Clear) => print(&clear(&*opened(path)?)?, json).map(|()| true),
+        Some(Command::Assert) => {
+            let counted = Counted::read(&*opened(path)?)?;
+            print(&counted, json).map(|()| counted.are_done())
+        }
+        Some(Command::Sweep(options)) => {
+            let open_driver = || opened(path);
+            let is_there = !sweep::is_hosted() && open(path).is_ok();
+            let found = sweep::sweep(if is_there { Some(&open_driver) } else { None }, options)?;
+            print(&found, json).map(|()| found.is_good())
+        }
+    };
+    Ok(if is_good? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Sets the rules, if all are right. Returns them as the driver has them.

@@ -10,6 +10,7 @@ mod faults;
 mod objects;
 mod stats;
 mod status;
+mod sweep;
 mod switch;
 #[cfg(windows)]
 mod system;
@@ -31,7 +32,8 @@ use serde::Serialize;
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Exit status: 0 on success, 1 when `status` finds no driver or a rule of `faults assert` has not fired, 2 for any other error; errors have the name and number of \
+    after_help = "Exit status: 0 on success, 1 when `status` finds no driver a rule of `faults assert` has not fired, or \
+                  `faults sweep` found something, 2 for any other error; errors have the name and number of \
                   the NTSTATUS."
 )]
 struct CommandLine {
@@ -142,18 +144,7 @@ fn execute(command: &Command, json: bool, path: &'static str) -> anyhow::Result<
         Command::Stats { watch: Some(seconds), count } => stats::watch(|| opened(path), *seconds, *count, json)?,
         Command::Adapters => print(&adapters::Adapters::read(open)?, json)?,
         Command::Cable => print(&cable::Found::read(&*opened(path)?)?, json)?,
-        Command::Faults { command } => {
-            let driver = &*opened(path)?;
-            let counted = match command {
-                Some(faults::Command::Set(rules)) => faults::set(driver, rules)?,
-                Some(faults::Command::Clear) => faults::clear(driver)?,
-                Some(faults::Command::Assert) | None => faults::Counted::read(driver)?,
-            };
-            print(&counted, json)?;
-            if matches!(command, Some(faults::Command::Assert)) && !counted.are_done() {
-                return Ok(ExitCode::FAILURE);
-            }
-        }
+        Command::Faults { command } => return faults::execute(command.as_ref(), path, json),
         Command::Enable => print(&switch::switch_here(path, true)?, json)?,
         Command::Disable => print(&switch::switch_here(path, false)?, json)?,
         Command::Trace { level, seconds } => {
