@@ -162,16 +162,14 @@ unsafe impl Platform for Hosted {
 
 #[cold]
 fn tell_fault(rule: u32, addresses: Addresses, queue_pair: Option<u32>, status: u32) {
-    let what = match status {
-        0 => "has ended a connection".to_owned(),
-        status => format!("has failed a request with {}", NTSTATUS::from_u32(status)),
-    };
+    let status = if status == 0 { String::new() } else { format!(" with {}", NTSTATUS::from_u32(status)) };
     let addresses = [(" from ", addresses.local), (" to ", addresses.remote)];
     let addresses =
         addresses.map(|(word, address)| address.map_or(String::new(), |address| format!("{word}{address}")));
     let queue_pair = queue_pair.map_or(String::new(), |number| format!(" of queue pair {number}"));
     // A process whose standard error is closed is not told.
-    let _untold = writeln!(io::stderr(), "SoftNDK: fault rule {rule} {what}{queue_pair}{}", addresses.concat());
+    let _untold =
+        writeln!(io::stderr(), "SoftNDK: fault rule {rule} has fired{status}{queue_pair}{}", addresses.concat());
 }
 
 /// Runs `code` at `DISPATCH_LEVEL`. DPCs that `code` queues run after it, if the IRQL then drops below that level.

@@ -83,7 +83,7 @@ pub enum Notice {
         addresses: Addresses,
         /// The queue pair, if the request is one's.
         queue_pair: Option<u32>,
-        /// The status with which the request fails; 0: the connection ends.
+        /// The status with which the request fails; 0: it does not fail, but waits, or its connection ends.
         status: u32,
     },
     /// A request was posted, or refused. A data notice: made only if

@@ -212,8 +212,13 @@ fn a_send_that_waits_by_a_rule_is_flushed_with_those_behind_it() {
             (0..2).for_each(|_| send(active, length));
             pass(kernel, 60);
             assert!(statuses(active, 0).is_empty() && statuses(passive, 0).is_empty());
+            // It waits on when the rule is gone, also for the sake of those behind it.
+            active.device.set_fault_rules("").unwrap();
+            send(active, length);
+            pass(kernel, 2);
+            assert!(statuses(active, 0).is_empty() && statuses(passive, 0).is_empty());
             QueuePair::flush(&active.queue_pair);
-            assert_eq!(statuses(active, 2), [Err(Error::Canceled); 2]);
+            assert_eq!(statuses(active, 3), [Err(Error::Canceled); 3]);
             // Nothing was sent: the connection goes on, and the timer is free after a second at most.
             active.device.set_fault_rules("on send do delay 10ms").unwrap();
             send(active, length);

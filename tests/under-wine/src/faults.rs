@@ -125,8 +125,8 @@ fn recipes() -> Result<()> {
 pub(crate) fn without_driver() -> Result<()> {
     let session = Session::start(&session::addresses(&[])?)?;
     for (rules, passes, says) in [
-        (RULE, false, "SoftNDK: fault rule 1 has failed a request with STATUS_IO_TIMEOUT"),
-        ("on send times 1 do disconnect", false, "SoftNDK: fault rule 1 has ended a connection"),
+        (RULE, false, "SoftNDK: fault rule 1 has fired with STATUS_IO_TIMEOUT"),
+        ("on send times 1 do disconnect", false, "SoftNDK: fault rule 1 has fired"),
         ("on write do reset", true, ""),
         ("on write to reset", false, "SOFTND_FAULTS: rule 1, column 10: expected `where`"),
     ] {

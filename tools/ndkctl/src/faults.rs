@@ -3,7 +3,10 @@
 use std::{fmt, fs, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
-use ndk_abi::softndk_ioctl::{SOFTNDK_FAULT_RULE, SOFTNDK_FAULT_RULES_LENGTH};
+use ndk_abi::{
+    softndk_ioctl::{SOFTNDK_FAULT_RULE, SOFTNDK_FAULT_RULES_LENGTH},
+    status::{STATUS_NO_SUCH_DEVICE, STATUS_OBJECT_NAME_NOT_FOUND},
+};
 use serde::Serialize;
 
 use crate::{
@@ -20,11 +23,12 @@ pub(crate) enum Command {
     Clear,
     /// Exit with 1 if there are no rules, or one has not fired; a rule with `times N`: N times. So no test passes because nothing failed.
     Assert,
-    /// Run a program once for each fault that it meets: each point and each status, and for requests of a queue pair disconnect and reset. Exit with 1
-    /// if it hung, crashed, or left objects in the driver.
+    /// Run a program once for each fault that it meets: each point and each status, and for requests of a queue pair disconnect and reset. Exit with
+    /// 1 if it hung, crashed, or left objects in the driver.
     ///
     /// The rules are the driver's; without one, or with SOFTND_MODE=hosted, those of the device in the program's process. A program that exits with 0
-    /// although a request failed has mended that, or lost data: compare what it says. Its children are not ended with it.
+    /// although a request failed has mended that, or lost data: what it says is on standard error. Its children are not ended with it. The rules
+    /// that were set are gone afterwards; nothing else may use the adapter meanwhile.
     Sweep(sweep::Options),
 }
 
@@ -100,7 +104,7 @@ impl Rules {
 }
 
 /// Carries a command out; without one: shows the rules.
-pub(crate) fn execute(command: Option<&Command>, path: &str, json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn execute(command: Option<&Command>, path: &'static str, json: bool) -> anyhow::Result<ExitCode> {
     let is_good = match command {
         None => print(&Counted::read(&*opened(path)?)?, json).map(|()| true),
         Some(Command::Set(rules)) => print(&set(&*opened(path)?, rules)?, json).map(|()| true),
@@ -111,9 +115,20 @@ pub(crate) fn execute(command: Option<&Command>, path: &str, json: bool) -> anyh
         }
         Some(Command::Sweep(options)) => {
             let open_driver = || opened(path);
-            let is_there = !sweep::is_hosted() && open(path).is_ok();
-            let found = sweep::sweep(if is_there { Some(&open_driver) } else { None }, options)?;
-            print(&found, json).map(|()| found.is_good())
+            // As softnd.dll chooses the device: any other error is one.
+            let is_absent = matches!(open(path), Err(STATUS_OBJECT_NAME_NOT_FOUND | STATUS_NO_SUCH_DEVICE));
+            let found = if sweep::is_hosted() || is_absent {
+                sweep::sweep(None, options)?
+            } else {
+                let clear = move || {
+                    // If that fails too, there is nobody to tell.
+                    let _cleared = opened(path).and_then(|driver| driver::set_fault_rules(&*driver, ""));
+                    std::process::exit(2);
+                };
+                ctrlc::set_handler(clear)?;
+                sweep::sweep(Some(&open_driver), options)?
+            };
+            print(&found, json).map(|()| found.good)
         }
     };
     Ok(if is_good? { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -27,12 +27,12 @@ use serde::Serialize;
 
 /// Shows the state of the SoftNDK driver.
 ///
-/// All commands but `faults`, `enable` and `disable` only read: they work beside any program, also while requests of programs are stuck. SYSTEM, administrators
-/// and the groups in the driver's parameter Groups may open the device. `trace` uses ETW, not the device.
+/// All commands but `faults`, `enable` and `disable` only read: they work beside any program, also while requests of programs are stuck. SYSTEM,
+/// administrators and the groups in the driver's parameter Groups may open the device. `trace` uses ETW, not the device.
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Exit status: 0 on success, 1 when `status` finds no driver a rule of `faults assert` has not fired, or \
+    after_help = "Exit status: 0 on success, 1 when `status` finds no driver, a rule of `faults assert` has not fired, or \
                   `faults sweep` found something, 2 for any other error; errors have the name and number of \
                   the NTSTATUS."
 )]
@@ -42,8 +42,8 @@ struct CommandLine {
     /// Print JSON: with --watch one object in a line for each interval, with `trace` for each event.
     #[arg(long, global = true)]
     json: bool,
-    /// Which adapter, if there are several: 1 is \\.\SoftNdk, 2 is \\.\SoftNdk2. An adapter that starts gets the first number that is free. `adapters`
-    /// and `trace` show all.
+    /// Which adapter, if there are several: 1 is \\.\SoftNdk, 2 is \\.\SoftNdk2. An adapter that starts gets the first number that is free.
+    /// `adapters` and `trace` show all.
     #[arg(long, global = true, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=LAST_ADAPTER))]
     adapter: u8,
 }
@@ -92,10 +92,10 @@ enum Command {
     /// on POINT [where FILTER ...] [after N] [every N] [times N] [chance N/M [seed N]] do ACTION
     ///
     /// Points: listen, connect, accept, register, fast-register, bind, send, read, write. Filters, as far as a point has them: port=, address= (of
-    /// either side), role=active or passive, process=, queue-pair= (its number in events), bytes=, bytes>=, bytes<=. The first N requests of
-    /// `after` pass; of the others the first and each Nth of `every` behind it fire, by a `chance` of N in M, N `times` at most. Actions: fail STATUS, with a status that hardware has there; for requests
-    /// of a queue pair also disconnect, as if both sides' peers did, reset, delay TIME (100us, 5ms, 2s), or stall, until they are flushed. The first rule that fires counts; those behind it do not see the
-    /// request. Example:
+    /// either side), role=active or passive, process=, queue-pair= (its number in events), bytes=, bytes>=, bytes<=. The first N requests of `after`
+    /// pass; of the others the first and each Nth of `every` behind it fire, by a `chance` of N in M, N `times` at most. Actions: fail STATUS, with a
+    /// status that hardware has there; for requests of a queue pair also disconnect, as if both sides' peers did, reset, delay TIME (100us, 5ms, 2s),
+    /// or stall, until they are flushed. The first rule that fires counts; those behind it do not see the request. Example:
     ///
     /// ndkctl faults set "on write where port=445 role=passive bytes>=65536 after 3 times 1 do disconnect"
     ///

@@ -4,9 +4,10 @@ use std::{
     env,
     ffi::OsString,
     fmt,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read},
     num::NonZeroU64,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -14,6 +15,7 @@ use std::{
 use anyhow::Context as _;
 use clap::Args;
 use fault_rules::Point;
+use ndk_abi::status::NTSTATUS;
 use serde::Serialize;
 
 use crate::{
@@ -44,6 +46,8 @@ pub(crate) struct Options {
 /// All runs.
 #[derive(Debug, Serialize)]
 pub(crate) struct Sweep {
+    /// Some point was passed, and no run is bad.
+    pub(crate) good: bool,
     /// Whose rules: those of the driver, or of the device in the program's process.
     device: &'static str,
     pub(crate) runs: Vec<Run>,
@@ -63,7 +67,7 @@ pub(crate) struct Run {
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(tag = "how", content = "code", rename_all = "snake_case")]
 pub(crate) enum Ended {
     /// With 0, as if nothing had failed: it has mended that, or not noticed.
     Succeeded,
@@ -75,15 +79,30 @@ pub(crate) enum Ended {
     Hung,
 }
 
+/// Exceptions that end a process, which then exits with their numbers. Programs also exit with other NTSTATUSes, which are their own.
+const EXCEPTIONS: [NTSTATUS; 10] = [
+    NTSTATUS::from_u32(0x8000_0003), // STATUS_BREAKPOINT
+    NTSTATUS::from_u32(0xC000_0005), // STATUS_ACCESS_VIOLATION
+    NTSTATUS::from_u32(0xC000_0008), // STATUS_INVALID_HANDLE
+    NTSTATUS::from_u32(0xC000_001D), // STATUS_ILLEGAL_INSTRUCTION
+    NTSTATUS::from_u32(0xC000_0094), // STATUS_INTEGER_DIVIDE_BY_ZERO
+    NTSTATUS::from_u32(0xC000_00FD), // STATUS_STACK_OVERFLOW
+    NTSTATUS::from_u32(0xC000_0374), // STATUS_HEAP_CORRUPTION
+    NTSTATUS::from_u32(0xC000_0409), // STATUS_STACK_BUFFER_OVERRUN, of abort() too
+    NTSTATUS::from_u32(0xC000_0420), // STATUS_ASSERTION_FAILURE
+    NTSTATUS::from_u32(0xE06D_7363), // of C++
+];
+
 impl Ended {
-    fn of(status: ExitStatus) -> Self {
-        // A process that an exception ends has the NTSTATUS of the exception.
-        const ERROR: u32 = 0xC000_0000;
-        match status.code() {
-            Some(0) => Self::Succeeded,
-            Some(code) if code.cast_unsigned() >= ERROR => Self::Crashed(code.cast_unsigned()),
-            Some(code) => Self::Failed(code),
-            None => Self::Crashed(signal(status)),
+    /// `rule`: a status that it names is the program's own, if the program exits with that.
+    fn of(status: ExitStatus, rule: &str) -> Self {
+        let Some(code) = status.code() else { return Self::Crashed(signal(status)) };
+        let exception = EXCEPTIONS.into_iter().find(|exception| exception.0 == code);
+        let is_own = exception.and_then(NTSTATUS::name).is_some_and(|name| rule.ends_with(name));
+        match (code, exception) {
+            (0, _) => Self::Succeeded,
+            (_, Some(exception)) if !is_own => Self::Crashed(exception.to_u32()),
+            _ => Self::Failed(code),
         }
     }
 }
@@ -104,7 +123,7 @@ impl fmt::Display for Ended {
             Self::Succeeded => f.write_str("exit 0"),
             Self::Failed(code) => write!(f, "exit {code}"),
             Self::Crashed(exception) if cfg!(windows) => {
-                write!(f, "crashed: {}", ndk_abi::status::NTSTATUS::from_u32(*exception))
+                write!(f, "crashed: {}", NTSTATUS::from_u32(*exception))
             }
             Self::Crashed(signal) => write!(f, "crashed: signal {signal}"),
             Self::Hung => f.write_str("hung"),
@@ -116,12 +135,6 @@ impl Run {
     /// Whether the program has done what no program should.
     pub(crate) fn is_bad(&self) -> bool {
         matches!(self.ended, Ended::Crashed(_) | Ended::Hung) || self.left > 0
-    }
-}
-
-impl Sweep {
-    pub(crate) fn is_good(&self) -> bool {
-        !self.runs.iter().any(Run::is_bad)
     }
 }
 
@@ -159,32 +172,44 @@ fn actions(point: Point) -> impl Iterator<Item = String> {
 /// Opens the driver's device. It is not open while a program runs, which may count open files.
 type Open<'a> = &'a dyn Fn() -> anyhow::Result<Box<dyn Driver>>;
 
-/// Sweeps; `driver`: if it is there.
+/// Sweeps; `driver`: if it is there. Its rules are gone afterwards, also after an error.
 pub(crate) fn sweep(driver: Option<Open<'_>>, options: &Options) -> anyhow::Result<Sweep> {
-    let device = if driver.is_some() { "rules of the driver" } else { "rules of the process's device" };
-    let mut sweep = Sweep { device, runs: Vec::new(), not_passed: Vec::new() };
-    let (_, base) = run(driver, options, "").context("without faults")?;
-    anyhow::ensure!(
-        base.ended == Ended::Succeeded && base.left == 0,
-        "without faults: {}, {} objects are left; a sweep needs a program that succeeds",
-        base.ended,
-        base.left
-    );
-    for point in Point::ALL {
-        for action in actions(point) {
-            let rule = format!("on {} times 1 do {action}", point.name());
-            let (fired, run) = run(driver, options, &rule).with_context(|| rule.clone())?;
-            if !fired {
-                sweep.not_passed.push(point.name());
-                break;
-            }
-            eprintln!("{rule}: {} after {:.1} s", run.ended, run.seconds);
-            sweep.runs.push(run);
-        }
-    }
+    let swept = run_all(driver, options);
     if let Some(open) = driver {
         driver::set_fault_rules(&*open()?, "")?;
     }
+    swept
+}
+
+fn run_all(driver: Option<Open<'_>>, options: &Options) -> anyhow::Result<Sweep> {
+    let device = if driver.is_some() { "rules of the driver" } else { "rules of the process's device" };
+    let mut sweep = Sweep { good: false, device, runs: Vec::new(), not_passed: Vec::new() };
+    let succeeds = |run: &Run| {
+        anyhow::ensure!(
+            run.ended == Ended::Succeeded && run.left == 0,
+            "without a fault: {}, {} objects are left; a sweep needs a program that succeeds",
+            run.ended,
+            run.left
+        );
+        Ok(())
+    };
+    succeeds(&run(driver, options, "")?.1)?;
+    for point in Point::ALL {
+        for (nth, action) in actions(point).enumerate() {
+            let rule = format!("on {} times 1 do {action}", point.name());
+            let (fired, run) = run(driver, options, &rule).with_context(|| rule.clone())?;
+            if fired {
+                eprintln!("{rule}: {} after {:.1} s", run.ended, run.seconds);
+                sweep.runs.push(run);
+                continue;
+            }
+            succeeds(&run).with_context(|| format!("{rule} did not fire"))?;
+            anyhow::ensure!(nth == 0, "{rule}: did not fire, as those before it at this point");
+            sweep.not_passed.push(point.name());
+            break;
+        }
+    }
+    sweep.good = !sweep.runs.is_empty() && !sweep.runs.iter().any(Run::is_bad);
     Ok(sweep)
 }
 
@@ -200,21 +225,18 @@ fn run(driver: Option<Open<'_>>, options: &Options, rule: &str) -> anyhow::Resul
     };
     let [program, arguments @ ..] = &*options.program else { anyhow::bail!("no program") };
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     match driver {
         Some(_) => command.env_remove(VARIABLE),
         None => command.env(VARIABLE, rule),
     };
     let begun = Instant::now();
     let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
-    let said = child.stderr.take().context("no standard error")?;
-    // A program of its own may hold the pipe open, so the lines are counted as they come, and not waited for at the end.
-    let (sender, lines) = std::sync::mpsc::channel();
-    thread::spawn(move || {
-        let lines = BufReader::new(said).split(b'\n').map_while(Result::ok);
-        lines.filter(|line| line.starts_with(FIRED.as_bytes())).try_for_each(|_| sender.send(()))
-    });
-    let ended = wait(&mut child, Duration::from_secs(options.limit.get()))?;
+    // A child of the program may hold a pipe open, so lines are counted as they come, and no end is waited for.
+    let (sender, lines) = mpsc::channel();
+    tell(child.stdout.take().context("no standard output")?, None);
+    tell(child.stderr.take().context("no standard error")?, Some(sender));
+    let ended = wait(&mut child, Duration::from_secs(options.limit.get()), rule)?;
     let seconds = begun.elapsed().as_secs_f64();
     let (fired, left) = match driver {
         Some(open) => {
@@ -227,12 +249,26 @@ fn run(driver: Option<Open<'_>>, options: &Options, rule: &str) -> anyhow::Resul
     Ok((fired, Run { rule: rule.to_owned(), ended, left, seconds }))
 }
 
+/// Passes on what a program says to standard error, and a note for each line that tells of a rule.
+fn tell(said: impl Read + Send + 'static, fired: Option<mpsc::Sender<()>>) {
+    thread::spawn(move || {
+        for line in BufReader::new(said).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            eprintln!("{line}");
+            if let Some(fired) = fired.as_ref().filter(|_| line.contains(FIRED)) {
+                // Nobody waits for it any more.
+                let _unheard = fired.send(());
+            }
+        }
+    });
+}
+
 /// Waits for the end of a program, which is ended after `limit`.
-fn wait(child: &mut Child, limit: Duration) -> anyhow::Result<Ended> {
+fn wait(child: &mut Child, limit: Duration, rule: &str) -> anyhow::Result<Ended> {
     let begun = Instant::now();
     while begun.elapsed() < limit {
         if let Some(status) = child.try_wait()? {
-            return Ok(Ended::of(status));
+            return Ok(Ended::of(status, rule));
         }
         thread::sleep(LOOK);
     }
@@ -268,7 +304,6 @@ mod unit_tests {
             IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_FAULT_RULES, IOCTL_SOFTNDK_SET_FAULT_RULES, SOFTNDK_ADAPTER,
             SOFTNDK_DIAGNOSTICS, SOFTNDK_FAULT_RULE, SOFTNDK_LIST, SOFTNDK_LIST_END,
         },
-        status::NTSTATUS,
     };
     use zerocopy::IntoBytes as _;
 
@@ -300,14 +335,13 @@ mod unit_tests {
         assert_eq!(ended("on send times 1 do fail STATUS_DATA_ERROR"), Some(Ended::Failed(3)));
         assert_eq!(ended("on read times 1 do reset"), Some(Ended::Crashed(11)));
         assert_eq!(ended("on accept times 1 do fail STATUS_INSUFFICIENT_RESOURCES"), Some(Ended::Succeeded));
-        assert!(!found.is_good());
         let text = found.to_string();
         let summary =
             "25 runs by rules of the process's device: 1 hung, 1 crashed, 0 left objects; 1 ended with 0 all the same";
         assert!(text.contains(summary), "{text}");
         let json = serde_json::to_value(&found).unwrap();
-        let hung = json["runs"].as_array().unwrap().iter().filter(|run| run["ended"] == "hung").count();
-        assert_eq!(hung, 1, "{json}");
+        let hung = json["runs"].as_array().unwrap().iter().filter(|run| run["ended"]["how"] == "hung").count();
+        assert_eq!((hung, &json["good"]), (1, &false.into()), "{json}");
     }
 
     /// A driver whose rules for listens fire. When it is asked for its objects after the first of these runs, a queue pair is left.
@@ -353,14 +387,16 @@ mod unit_tests {
         let left: Vec<_> = found.runs.iter().map(|run| (run.left, run.ended)).collect();
         assert_eq!(left, [(1, Ended::Succeeded), (0, Ended::Succeeded)]);
         assert_eq!(found.not_passed.len(), 8);
-        assert!(!found.is_good() && found.runs[0].is_bad() && !found.runs[1].is_bad());
+        assert!(!found.good && found.runs[0].is_bad() && !found.runs[1].is_bad());
     }
 
     // Shows S1709.
     #[test]
     fn a_sweep_needs_a_program_that_succeeds() {
         let failed = sweep(None, &shell("exit 4")).unwrap_err().to_string();
-        assert!(failed.contains("without faults: exit 4"), "{failed}");
+        assert!(failed.contains("without a fault: exit 4"), "{failed}");
+        let idle = sweep(None, &shell("exit 0")).unwrap();
+        assert!(!idle.good && idle.not_passed.len() == Point::ALL.len(), "nothing was tried");
         let absent = Options { program: vec!["no-such-program".into()], ..shell("") };
         assert!(format!("{:#}", sweep(None, &absent).unwrap_err()).contains("cannot start no-such-program"));
     }

@@ -34,8 +34,10 @@ pub(crate) enum PointState {
     Passed,
     /// It ends with this error.
     Fails(Error),
-    /// It waits so many microseconds, of which the timer ends a second at a time. Not `is_timed`: the timer runs for an earlier wait yet.
-    Delayed { microseconds: u32, is_timed: bool },
+    /// It waits for the time in `delay_left`, of which the timer ends a second at a time.
+    Delayed,
+    /// It waits likewise, when the timer has expired that runs for an earlier wait.
+    DelayedBehindTimer,
     /// It waits until it is flushed.
     Stalled,
 }
@@ -93,6 +95,8 @@ pub(crate) struct LockedQp<P: Platform> {
     pub(crate) outstanding: usize,
     /// Number of reads among `outstanding` whose response is due.
     pub(crate) open_reads: u32,
+    /// How far the current request is with its point for fault rules.
+    pub(crate) point: PointState,
     /// The current request, behind `outstanding`: its bytes that are done, and the place in its SGEs behind them.
     pub(crate) done: u64,
     pub(crate) cursor: Cursor,
@@ -111,6 +115,8 @@ pub(crate) struct LockedQp<P: Platform> {
     pub(crate) failed_request: Option<(usize, Error)>,
     /// Seconds that the current send may still wait for a receive, if its wait is limited.
     pub(crate) wait_left: u32,
+    /// Microseconds that a fault rule has the current request wait yet.
+    pub(crate) delay_left: u32,
     /// The timer runs. It ends a second of the current wait, or the rest of a second that began in an earlier wait.
     pub(crate) timer_runs: bool,
     /// A send or write that is not silent ends when the peer has placed it: the consumer is a program, and the peer serves reads.
@@ -119,8 +125,6 @@ pub(crate) struct LockedQp<P: Platform> {
     pub(crate) unconfirmed: bool,
     /// Number of the oldest requests that the response to the wire's zero-length read confirms.
     pub(crate) to_confirm: usize,
-    /// How far the current request is with its point for fault rules.
-    pub(crate) point: PointState,
 }
 
 impl<P: Platform> LockedQp<P> {
@@ -153,6 +157,7 @@ impl<P: Platform> LockedQp<P> {
             awaits_receive: false,
             failed_request: None,
             point: PointState::Before,
+            delay_left: 0,
             wait_left: 0,
             timer_runs: false,
             confirms: false,

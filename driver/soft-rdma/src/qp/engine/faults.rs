@@ -12,10 +12,11 @@ use crate::{
 };
 
 impl<P: Platform> QueuePair<P> {
-    /// Whether the current request has yet to pass its point, and a rule is for it.
+    /// Whether the current request has yet to pass its point, and a rule is for it. One that waits for a receive has begun, also if the rule is new.
     pub(super) fn has_to_pass_point(&self, state: &LockedQp<P>) -> bool {
         state.point == PointState::Before
             && state.done == 0
+            && !state.awaits_receive
             && state.current().is_some_and(|(slot, _)| {
                 let faults = self.pd.adapter().device().faults();
                 point_of(state.kind_of(slot)).is_some_and(|point| faults.has_rule_for(point))
@@ -67,27 +68,28 @@ impl<P: Platform> QueuePair<P> {
             _ => {}
         }
     }
-}
 
-impl<P: Platform> QueuePair<P> {
-    /// Starts the timer for a delay, or for its first second, unless the timer runs for an earlier wait.
+    /// Starts the timer for what is left of a delay, or for a second of it, unless the timer runs for an earlier wait.
     fn begin_delay(this: &Arc<Self, P>, state: &mut LockedQp<P>, microseconds: u32) -> PointState {
-        let is_timed = state.is_open() && !core::mem::replace(&mut state.timer_runs, true);
-        if is_timed {
-            Timer::start(this, microseconds.min(SECOND_MICROSECONDS));
+        state.delay_left = microseconds;
+        if !state.is_open() || core::mem::replace(&mut state.timer_runs, true) {
+            return PointState::DelayedBehindTimer;
         }
-        PointState::Delayed { microseconds, is_timed }
+        Timer::start(this, microseconds.min(SECOND_MICROSECONDS));
+        PointState::Delayed
     }
 
     /// The timer has expired: ends the delay of the current request, or starts the timer for what is left of it.
     pub(super) fn delay_expired(this: &Arc<Self, P>, state: &mut LockedQp<P>) {
-        if let PointState::Delayed { microseconds, is_timed } = state.point {
-            let over = if is_timed { SECOND_MICROSECONDS } else { 0 };
-            state.point = match microseconds.saturating_sub(over) {
-                0 => PointState::Passed,
-                left => Self::begin_delay(this, state, left),
-            };
-        }
+        let over = match state.point {
+            PointState::Delayed => SECOND_MICROSECONDS,
+            PointState::DelayedBehindTimer => 0,
+            _ => return,
+        };
+        state.point = match state.delay_left.saturating_sub(over) {
+            0 => PointState::Passed,
+            left => Self::begin_delay(this, state, left),
+        };
     }
 }
 

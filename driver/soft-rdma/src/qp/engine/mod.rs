@@ -75,6 +75,22 @@ enum Job<P: Platform> {
     Fail(Error),
 }
 
+impl<P: Platform> Job<P> {
+    fn of(operation: Option<&mut Operation<P>>, solicited: bool) -> Self {
+        match operation {
+            // A small send that no batch could take.
+            None => Self::Transfer(Transfer::Send { invalidate: None, solicited }),
+            Some(Operation::Send(token)) => Self::Transfer(Transfer::Send { invalidate: *token, solicited }),
+            Some(Operation::Read(remote)) => Self::Transfer(Transfer::Read(*remote)),
+            Some(Operation::Write(remote)) => Self::Transfer(Transfer::Write(*remote)),
+            Some(Operation::FastRegister(region, mapping)) => Self::FastRegister(region.clone(), mapping.take()),
+            Some(Operation::Bind(bind)) => Self::Bind(bind.clone()),
+            Some(Operation::Invalidate(region)) => Self::Invalidate(region.clone()),
+            Some(Operation::InvalidateWindow(window)) => Self::InvalidateWindow(window.clone()),
+        }
+    }
+}
+
 /// What a step did with the current request.
 pub(crate) enum Progress {
     /// This many more bytes are done.
@@ -156,21 +172,10 @@ impl<P: Platform> QueuePair<P> {
         let (length, open_reads) = (request.data.length, state.open_reads);
         let mut data = StepData { length, done, open_reads, local: None, inline: inlined, invalidate: None };
         let solicited = flags.contains(Flags::SEND_AND_SOLICIT_EVENT);
-        let point = state.point;
-        if matches!(point, PointState::Delayed { .. } | PointState::Stalled) {
-            return StepOutcome::Idle;
-        }
-        let job = match state.operation_mut(slot) {
-            _ if let PointState::Fails(error) = point => Job::Fail(error),
-            // A small send that no batch could take.
-            None => Job::Transfer(Transfer::Send { invalidate: None, solicited }),
-            Some(Operation::Send(token)) => Job::Transfer(Transfer::Send { invalidate: *token, solicited }),
-            Some(Operation::Read(remote)) => Job::Transfer(Transfer::Read(*remote)),
-            Some(Operation::Write(remote)) => Job::Transfer(Transfer::Write(*remote)),
-            Some(Operation::FastRegister(region, mapping)) => Job::FastRegister(region.clone(), mapping.take()),
-            Some(Operation::Bind(bind)) => Job::Bind(bind.clone()),
-            Some(Operation::Invalidate(region)) => Job::Invalidate(region.clone()),
-            Some(Operation::InvalidateWindow(window)) => Job::InvalidateWindow(window.clone()),
+        let job = match state.point {
+            PointState::Delayed | PointState::DelayedBehindTimer | PointState::Stalled => return StepOutcome::Idle,
+            PointState::Fails(error) => Job::Fail(error),
+            PointState::Before | PointState::Passed => Job::of(state.operation_mut(slot), solicited),
         };
         if data.inline {
             let bytes = state.inline_of(slot, data.length, this.sizes().inline_data).unwrap_or(&[]);
