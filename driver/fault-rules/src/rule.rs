@@ -100,7 +100,8 @@ pub enum Action {
     Reset,
     /// The queue pair waits so many microseconds before it carries the request out, and with it those behind it.
     Delay(u32),
-    /// The queue pair carries neither the request out nor those behind it, until the consumer flushes them or the connection ends.
+    /// The queue pair carries neither the request out nor those behind it, until the consumer flushes them, the connection ends, or no rule is for
+    /// the point.
     Stall,
 }
 

@@ -38,7 +38,7 @@ pub(crate) enum PointState {
     Delayed,
     /// It waits likewise, when the timer has expired that runs for an earlier wait.
     DelayedBehindTimer,
-    /// It waits until it is flushed.
+    /// It waits until it is flushed, or no rule is for its point.
     Stalled,
 }
 

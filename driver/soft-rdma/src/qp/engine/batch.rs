@@ -16,7 +16,7 @@ use crate::{
     memory::region::Range,
     memory::runs::{self, OpenMemory},
     qp::request::{InitiatorRequest, ReceiveRequest},
-    qp::{LockedQp, PeerQp, PointState},
+    qp::{LockedQp, PeerQp},
     ring::copy,
     wire::Wire,
 };
@@ -87,7 +87,6 @@ impl<P: Platform> QueuePair<P> {
         let peer = state.peer.as_ref().and_then(PeerQp::local);
         if state.done > 0
             || may_concern_requests()
-            || state.point != PointState::Before
             || !state.initiator_queue.front().is_some_and(|(_, request)| request.small)
         {
             return BatchOutcome::NeedsStep(peer);

@@ -14,13 +14,13 @@ use crate::{
 impl<P: Platform> QueuePair<P> {
     /// Whether the current request has yet to pass its point, and a rule is for it. One that waits for a receive has begun, also if the rule is new.
     pub(super) fn has_to_pass_point(&self, state: &LockedQp<P>) -> bool {
-        state.point == PointState::Before
-            && state.done == 0
-            && !state.awaits_receive
-            && state.current().is_some_and(|(slot, _)| {
-                let faults = self.pd.adapter().device().faults();
-                point_of(state.kind_of(slot)).is_some_and(|point| faults.has_rule_for(point))
-            })
+        state.point == PointState::Before && state.done == 0 && !state.awaits_receive && self.has_rule(state)
+    }
+
+    /// Whether a rule is for the point of the current request. A request that waits by a rule goes on without one, as in a batch.
+    pub(super) fn has_rule(&self, state: &LockedQp<P>) -> bool {
+        let point = state.current().and_then(|(slot, _)| point_of(state.kind_of(slot)));
+        point.is_some_and(|point| self.pd.adapter().device().faults().has_rule_for(point))
     }
 
     /// Has the current request pass its point. [`LockedQp::point`] says what comes of it until the request has ended, as a step may be tried again.

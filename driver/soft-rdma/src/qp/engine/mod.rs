@@ -173,9 +173,11 @@ impl<P: Platform> QueuePair<P> {
         let mut data = StepData { length, done, open_reads, local: None, inline: inlined, invalidate: None };
         let solicited = flags.contains(Flags::SEND_AND_SOLICIT_EVENT);
         let job = match state.point {
-            PointState::Delayed | PointState::DelayedBehindTimer | PointState::Stalled => return StepOutcome::Idle,
+            PointState::Delayed | PointState::DelayedBehindTimer | PointState::Stalled if this.has_rule(&state) => {
+                return StepOutcome::Idle;
+            }
             PointState::Fails(error) => Job::Fail(error),
-            PointState::Before | PointState::Passed => Job::of(state.operation_mut(slot), solicited),
+            _ => Job::of(state.operation_mut(slot), solicited),
         };
         if data.inline {
             let bytes = state.inline_of(slot, data.length, this.sizes().inline_data).unwrap_or(&[]);
