@@ -99,8 +99,9 @@ impl Point {
         }
     }
 
-    /// The statuses that a rule may name: those of the function's page (NDK_FN_LISTEN, NDK_FN_CONNECT, NDK_FN_ACCEPT, NDK_FN_REGISTER_MR), and for
-    /// requests of a queue pair those with which hardware ends one.
+    /// The statuses that a rule may name: those of the function's page (NDK_FN_LISTEN, NDK_FN_CONNECT, NDK_FN_REGISTER_MR), and for requests of a
+    /// queue pair those with which hardware ends one. The page of NDK_FN_ACCEPT has only statuses of a connection that is over; a rule for an accept
+    /// leaves the connection request as it is, and has the status of a provider without memory.
     #[must_use]
     pub const fn statuses(self) -> &'static [Status] {
         match self {

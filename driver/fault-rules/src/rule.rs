@@ -98,7 +98,7 @@ pub enum Action {
     Disconnect,
     /// The connection breaks, on both sides.
     Reset,
-    /// The queue pair waits so many microseconds before it carries the request out, and with it those behind it.
+    /// The queue pair carries the request out after this number of microseconds, and the requests behind it later.
     Delay(u32),
     /// The queue pair carries neither the request out nor those behind it, until the consumer flushes them, the connection ends, or no rule is for
     /// the point.

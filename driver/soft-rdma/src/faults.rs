@@ -89,7 +89,7 @@ pub(crate) enum Fault {
     Disconnect,
     /// The connection breaks on both sides.
     Reset,
-    /// The request waits so many microseconds.
+    /// The queue pair carries the request out after this number of microseconds.
     Delay(u32),
     /// The request waits until it is flushed.
     Stall,

@@ -27,8 +27,8 @@ pub(crate) enum Command {
     /// 1 if it hung, crashed, or left objects in the driver.
     ///
     /// The rules are the driver's; without one, or with SOFTND_MODE=hosted, those of the device in the program's process. A program that exits with 0
-    /// although a request failed has mended that, or lost data: what it says is on standard error. Its children are not ended with it. The rules
-    /// that were set are gone afterwards; nothing else may use the adapter meanwhile.
+    /// although a request failed has mended that, or lost data: what it says is on standard error. Its children are not ended with it. The sweep
+    /// removes the rules that were set, and counts requests and objects of the adapter's other consumers as the program's.
     Sweep(sweep::Options),
 }
 

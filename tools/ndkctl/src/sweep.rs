@@ -79,7 +79,7 @@ pub(crate) enum Ended {
     Hung,
 }
 
-/// Exceptions that end a process, which then exits with their numbers. Programs also exit with other NTSTATUSes, which are their own.
+/// Exceptions that end a process, which then exits with their numbers. A program that itself exits with one of them counts as crashed too.
 const EXCEPTIONS: [NTSTATUS; 10] = [
     NTSTATUS::from_u32(0x8000_0003), // STATUS_BREAKPOINT
     NTSTATUS::from_u32(0xC000_0005), // STATUS_ACCESS_VIOLATION
@@ -94,15 +94,15 @@ const EXCEPTIONS: [NTSTATUS; 10] = [
 ];
 
 impl Ended {
-    /// `rule`: a status that it names is the program's own, if the program exits with that.
-    fn of(status: ExitStatus, rule: &str) -> Self {
-        let Some(code) = status.code() else { return Self::Crashed(signal(status)) };
-        let exception = EXCEPTIONS.into_iter().find(|exception| exception.0 == code);
-        let is_own = exception.and_then(NTSTATUS::name).is_some_and(|name| rule.ends_with(name));
-        match (code, exception) {
-            (0, _) => Self::Succeeded,
-            (_, Some(exception)) if !is_own => Self::Crashed(exception.to_u32()),
-            _ => Self::Failed(code),
+    fn of(status: ExitStatus) -> Self {
+        status.code().map_or_else(|| Self::Crashed(signal(status)), Self::of_code)
+    }
+
+    fn of_code(code: i32) -> Self {
+        match EXCEPTIONS.into_iter().find(|exception| exception.0 == code) {
+            _ if code == 0 => Self::Succeeded,
+            Some(exception) => Self::Crashed(exception.to_u32()),
+            None => Self::Failed(code),
         }
     }
 }
@@ -236,7 +236,7 @@ fn run(driver: Option<Open<'_>>, options: &Options, rule: &str) -> anyhow::Resul
     let (sender, lines) = mpsc::channel();
     tell(child.stdout.take().context("no standard output")?, None);
     tell(child.stderr.take().context("no standard error")?, Some(sender));
-    let ended = wait(&mut child, Duration::from_secs(options.limit.get()), rule)?;
+    let ended = wait(&mut child, Duration::from_secs(options.limit.get()))?;
     let seconds = begun.elapsed().as_secs_f64();
     let (fired, left) = match driver {
         Some(open) => {
@@ -264,11 +264,11 @@ fn tell(said: impl Read + Send + 'static, fired: Option<mpsc::Sender<()>>) {
 }
 
 /// Waits for the end of a program, which is ended after `limit`.
-fn wait(child: &mut Child, limit: Duration, rule: &str) -> anyhow::Result<Ended> {
+fn wait(child: &mut Child, limit: Duration) -> anyhow::Result<Ended> {
     let begun = Instant::now();
     while begun.elapsed() < limit {
         if let Some(status) = child.try_wait()? {
-            return Ok(Ended::of(status, rule));
+            return Ok(Ended::of(status));
         }
         thread::sleep(LOOK);
     }
@@ -388,6 +388,18 @@ mod unit_tests {
         assert_eq!(left, [(1, Ended::Succeeded), (0, Ended::Succeeded)]);
         assert_eq!(found.not_passed.len(), 8);
         assert!(!found.good && found.runs[0].is_bad() && !found.runs[1].is_bad());
+    }
+
+    // Shows S1709.
+    #[test]
+    fn an_exception_is_a_crash_and_another_ntstatus_is_not() {
+        let of = |code: u32| Ended::of_code(code.cast_signed());
+        assert_eq!((of(0), of(1)), (Ended::Succeeded, Ended::Failed(1)));
+        for exception in [0xC000_0005, 0x8000_0003, 0xC000_0409] {
+            assert_eq!(of(exception), Ended::Crashed(exception));
+        }
+        // STATUS_IO_TIMEOUT, with which a program may tell that a request failed.
+        assert_eq!(of(0xC000_00B5), Ended::Failed(0xC000_00B5_u32.cast_signed()));
     }
 
     // Shows S1709.

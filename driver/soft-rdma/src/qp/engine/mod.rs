@@ -165,7 +165,7 @@ impl<P: Platform> QueuePair<P> {
         if may_concern_requests() && this.has_to_pass_point(&state) {
             drop(state);
             Self::pass_point(this);
-            // What the request does now may be nothing, or it was flushed meanwhile.
+            // A rule may have the request wait, and a flush may have cancelled it: the next round looks at the queue again.
             return StepOutcome::Moved(0);
         }
         let inlined = flags.contains(Flags::INLINE);
