@@ -64,6 +64,7 @@ const SHARING_VIOLATION: Status = ("STATUS_SHARING_VIOLATION", 0xC000_0043);
 const TOO_MANY_ADDRESSES: Status = ("STATUS_TOO_MANY_ADDRESSES", 0xC000_0209);
 const CONNECTION_REFUSED: Status = ("STATUS_CONNECTION_REFUSED", 0xC000_0236);
 const NETWORK_UNREACHABLE: Status = ("STATUS_NETWORK_UNREACHABLE", 0xC000_023C);
+const CONNECTION_ABORTED: Status = ("STATUS_CONNECTION_ABORTED", 0xC000_0241);
 const IO_TIMEOUT: Status = ("STATUS_IO_TIMEOUT", 0xC000_00B5);
 const ACCESS_VIOLATION: Status = ("STATUS_ACCESS_VIOLATION", 0xC000_0005);
 const REMOTE_RESOURCES: Status = ("STATUS_REMOTE_RESOURCES", 0xC000_013D);
@@ -99,9 +100,8 @@ impl Point {
         }
     }
 
-    /// The statuses that a rule may name: those of the function's page (NDK_FN_LISTEN, NDK_FN_CONNECT, NDK_FN_REGISTER_MR), and for requests of a
-    /// queue pair those with which hardware ends one. The page of NDK_FN_ACCEPT has only statuses of a connection that is over; a rule for an accept
-    /// leaves the connection request as it is, and has the status of a provider without memory.
+    /// The statuses that a rule may name: those of the function's page (NDK_FN_LISTEN, NDK_FN_CONNECT, NDK_FN_ACCEPT, NDK_FN_REGISTER_MR), and for
+    /// requests of a queue pair those with which hardware ends one.
     #[must_use]
     pub const fn statuses(self) -> &'static [Status] {
         match self {
@@ -114,7 +114,8 @@ impl Point {
                 SHARING_VIOLATION,
                 TOO_MANY_ADDRESSES,
             ],
-            Self::Accept | Self::Register => &[INSUFFICIENT_RESOURCES],
+            Self::Accept => &[CONNECTION_ABORTED, IO_TIMEOUT],
+            Self::Register => &[INSUFFICIENT_RESOURCES],
             Self::FastRegister | Self::Bind => &[ACCESS_VIOLATION],
             Self::Send => &[IO_TIMEOUT, DATA_ERROR, ACCESS_VIOLATION],
             Self::Read => &[IO_TIMEOUT, REMOTE_RESOURCES, ACCESS_VIOLATION],

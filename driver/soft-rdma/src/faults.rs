@@ -96,11 +96,12 @@ pub(crate) enum Fault {
 }
 
 /// The errors that rules name.
-const ERRORS: [Error; 9] = [
+const ERRORS: [Error; 10] = [
     Error::InsufficientResources,
     Error::SharingViolation,
     Error::TooManyAddresses,
     Error::ConnectionRefused,
+    Error::ConnectionAborted,
     Error::NetworkUnreachable,
     Error::TimedOut,
     Error::AccessViolation,

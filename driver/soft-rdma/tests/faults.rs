@@ -9,8 +9,8 @@ use std::{ffi::c_void, net::SocketAddr, sync::Mutex, time::Duration};
 use platform::Notice;
 use simkernel::{Pages, Session, boot};
 use soft_rdma::{
-    Accept, Adapter, Callback, Connect, Connector, Counter, Error, Flags, Listener, MemoryRegion, Outcome, Post,
-    QueuePair, Remote, RulesError, Source, Status, limits,
+    Accept, Callback, Connect, Connector, Counter, Error, Flags, Listener, MemoryRegion, Outcome, Post, QueuePair,
+    Remote, RulesError, Source, Status, limits,
 };
 
 use common::{
@@ -384,7 +384,7 @@ fn a_connect_that_a_rule_fails_has_given_its_port_back_before_the_consumer_is_to
 
 // Shows S1701.
 #[test]
-fn a_listen_an_accept_and_a_registration_fail_once() {
+fn a_listen_and_a_registration_fail_once() {
     let kernel = boot();
     let pages = Pages::new(1);
     let adapter = machine(HOST);
@@ -392,7 +392,6 @@ fn a_listen_an_accept_and_a_registration_fail_once() {
     device
         .set_fault_rules(
             "on listen where port=5446 times 1 do fail STATUS_SHARING_VIOLATION
-             on accept times 1 do fail STATUS_INSUFFICIENT_RESOURCES
              on register where bytes>=4097 do fail STATUS_INSUFFICIENT_RESOURCES
              on register where bytes<=4096 after 2 times 1 do fail STATUS_INSUFFICIENT_RESOURCES",
         )
@@ -403,51 +402,53 @@ fn a_listen_an_accept_and_a_registration_fail_once() {
     assert_eq!(listen(), Ok(Outcome::Pending));
     kernel.flush_dpcs();
 
-    // The helper asserts that its accept succeeds: the first is failed here, on a connector that waits for an answer.
-    let (passive_connector, active) = incoming(&kernel, &adapter, &pages);
-    let passive = side(&adapter, passive_connector, &pages);
-    let accept = || {
-        let request =
-            Accept { queue_pair: &passive.queue_pair, limits: LIMITS, private_data: &[], disconnect_event: None };
-        Connector::accept(&passive.connector, request, ignore())
-    };
-    assert_eq!(accept(), Err(Error::InsufficientResources));
-    assert_eq!(accept(), Ok(Outcome::Pending));
-
-    // Each side has registered its region.
-    let region = MemoryRegion::new(&active.pd, false).unwrap();
+    // The first two registrations: each side registers its region.
+    let [one, _other] = [(); 2].map(|()| side(&adapter, Connector::new(&adapter).unwrap(), &pages));
+    let region = MemoryRegion::new(&one.pd, false).unwrap();
     let register = || MemoryRegion::register(&region, BASE, 4096, soft_rdma::Access::LOCAL_WRITE, runs_of(&pages));
     assert_eq!(register(), Err(Error::InsufficientResources));
     assert_eq!(register(), Ok(()));
-    assert_eq!(counts(&active), [(2, 1), (2, 1), (0, 0), (4, 1)]);
-    for side in [active, passive] {
-        let _may_wait = soft_rdma::close(side.connector, ignore());
-    }
+    assert_eq!(counts(&one), [(2, 1), (0, 0), (4, 1)]);
     let _may_wait = soft_rdma::close(listener, ignore());
     kernel.flush_dpcs();
 }
 
-/// A connection request of a new active side that waits for its answer.
-fn incoming(
-    kernel: &Session,
-    adapter: &common::Arc<Adapter<simkernel::SimKernel>>,
-    pages: &Pages,
-) -> (common::Arc<Connector<simkernel::SimKernel>>, Side) {
-    let (event, connector) = awaited();
-    let listener = Listener::new(adapter, event).unwrap();
-    assert_eq!(Listener::listen(&listener, SocketAddr::new(HOST, 5445), ignore()), Ok(Outcome::Pending));
-    kernel.flush_dpcs();
-    let active = side(adapter, Connector::new(adapter).unwrap(), pages);
-    let request = Connect {
-        queue_pair: &active.queue_pair,
-        source: Source::Address(SocketAddr::new(HOST, 0)),
-        remote: SocketAddr::new(HOST, 5445),
-        limits: LIMITS,
-        private_data: &[],
-    };
-    assert_eq!(Connector::connect(&active.connector, request, ignore()), Ok(Outcome::Pending));
-    kernel.flush_dpcs();
-    let connector = connector();
-    let _when_its_connectors_are_gone = soft_rdma::close(listener, ignore());
-    (connector, active)
+// Shows S1701.
+#[test]
+fn an_accept_that_a_rule_fails_ends_the_connection_request() {
+    let kernel = boot();
+    let pages = Pages::new(1);
+    let one = machine(HOST);
+    let apart = [machine_of_program(HOST, 0), machine_of_program(OTHER_HOST, 0)];
+    for ([near, far], remote) in [([&one, &one], HOST), (apart.each_ref(), OTHER_HOST)] {
+        far.device().set_fault_rules("on accept where port=5445 times 1 do fail STATUS_IO_TIMEOUT").unwrap();
+        let remote = SocketAddr::new(remote, 5445);
+        let (event, connector) = awaited();
+        let listener = Listener::new(far, event).unwrap();
+        assert_eq!(Listener::listen(&listener, remote, ignore()), Ok(Outcome::Pending));
+        kernel.flush_dpcs();
+        let active = side(near, Connector::new(near).unwrap(), &pages);
+        let (done, connected) = awaited();
+        let source = Source::Address(SocketAddr::new(HOST, 0));
+        let request = Connect { queue_pair: &active.queue_pair, source, remote, limits: LIMITS, private_data: &[] };
+        assert_eq!(Connector::connect(&active.connector, request, done), Ok(Outcome::Pending));
+        kernel.flush_dpcs();
+
+        let passive = side(far, connector(), &pages);
+        let accept = || {
+            let request =
+                Accept { queue_pair: &passive.queue_pair, limits: LIMITS, private_data: &[], disconnect_event: None };
+            Connector::accept(&passive.connector, request, ignore())
+        };
+        assert_eq!(accept(), Err(Error::TimedOut));
+        kernel.flush_dpcs();
+        assert_eq!(connected(), Err(Error::ConnectionRefused));
+        assert_eq!(accept(), Err(Error::ConnectionAborted));
+        assert_eq!(counts(&passive), [(1, 1)]);
+        for connector in [active.connector, passive.connector] {
+            let _may_wait = soft_rdma::close(connector, ignore());
+        }
+        let _may_wait = soft_rdma::close(listener, ignore());
+        kernel.flush_dpcs();
+    }
 }

@@ -113,7 +113,7 @@ fn recipes() -> Result<()> {
         let text = said(&output);
         ensure!(output.status.success() != (comment.trim() == "fails"), "{line}: {}\n{text}", output.status);
         // The case passes five of the points, with their statuses, and tells each failure.
-        let swept = "15 runs by rules of the driver: 0 hung, 0 crashed, 0 left objects; 0 ended with 0 all the same";
+        let swept = "16 runs by rules of the driver: 0 hung, 0 crashed, 0 left objects; 0 ended with 0 all the same";
         ensure!(!line.contains(" sweep ") || text.contains(swept), "{text}");
     }
     let report = session.unload()?;

@@ -28,6 +28,21 @@ impl<P: Platform> Connector<P> {
         Ok(())
     }
 
+    /// Ends a connection request that a fault rule has failed: the peer is told as by a reject without private data.
+    pub(super) fn fail_request(this: &Arc<Self, P>, error: Error) {
+        let mut state = this.state.lock();
+        if state.connector_state != ConnectorState::Incoming {
+            return;
+        }
+        state.notice_failure(error);
+        state.end(ConnectorState::Closed);
+        let peer = state.peer.take();
+        drop(state);
+        if let Some(peer) = peer {
+            peer.rejects(&PrivateData::EMPTY);
+        }
+    }
+
     /// Message: the peer rejects, or closes before the connection is established.
     pub(crate) fn peer_rejects(this: &Arc<Self, P>, private_data: PrivateData) {
         let mut state = this.state.lock();

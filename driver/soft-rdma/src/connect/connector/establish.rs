@@ -247,7 +247,10 @@ impl<P: Platform> Connector<P> {
             state.may_accept()?;
             let addresses = state.addresses();
             drop(state);
-            this.adapter().pass_point(Point::Accept, addresses, None)?;
+            if let Err(error) = this.adapter().pass_point(Point::Accept, addresses, None) {
+                Self::fail_request(this, error);
+                return Err(error);
+            }
         }
         let mut state = this.state.lock();
         state.may_accept()?;

@@ -81,7 +81,7 @@ const RULES: [&str; 12] = [
     "on listen chance 1/20 seed SEED do fail STATUS_SHARING_VIOLATION",
     "on connect chance 1/10 seed SEED do fail STATUS_CONNECTION_REFUSED",
     "on connect chance 1/10 seed SEED do fail STATUS_IO_TIMEOUT",
-    "on accept chance 1/10 seed SEED do fail STATUS_INSUFFICIENT_RESOURCES",
+    "on accept chance 1/10 seed SEED do fail STATUS_CONNECTION_ABORTED",
     "on register chance 1/20 seed SEED do fail STATUS_INSUFFICIENT_RESOURCES",
     "on send chance 1/50 seed SEED do fail STATUS_IO_TIMEOUT",
     "on write chance 1/50 seed SEED do fail STATUS_ACCESS_VIOLATION",
