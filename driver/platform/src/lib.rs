@@ -198,6 +198,9 @@ pub unsafe trait Platform: Sized + Send + Sync + 'static {
     /// `mdl` is a valid MDL whose pages are locked or non-paged.
     unsafe fn mdl_system_address(mdl: *mut c_void) -> Option<NonNull<u8>>;
 
+    /// The time, in units of 100 ns since the year 1601 in UTC. IRQL: any. `KeQuerySystemTimePrecise`.
+    fn system_time() -> u64;
+
     /// Passes an event of the driver to the trace. IRQL: any; locks may be held. By default there is no trace.
     fn notice(_notice: &Notice) {}
 

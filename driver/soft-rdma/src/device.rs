@@ -10,6 +10,7 @@ use platform::{Arc, Charge, Event, Passive, Platform, PoolQuota, SpinLock};
 
 use crate::{
     Error, ObjectKind, Status,
+    capture::{Capture, CaptureError, CaptureOptions, DeviceCapture},
     connect::addresses::Addresses,
     connect::ports::{ConnectionSide, InUse, LocalEndpoint, Ports},
     connect::wire_table::WireTable,
@@ -29,6 +30,7 @@ pub struct Device<P: Platform> {
     wants_crc: AtomicBool,
     send_timeout: AtomicU32,
     faults: Faults<P>,
+    capture: DeviceCapture<P>,
     ports: Ports<P>,
     /// Wires of refused and of ended connections with other machines, until they are closed.
     refused: Arc<WireTable<P>, P>,
@@ -79,6 +81,7 @@ impl<P: Platform> Device<P> {
             wants_crc: AtomicBool::new(false),
             send_timeout: AtomicU32::new(limits::SEND_TIMEOUT_SECONDS),
             faults: Faults::default(),
+            capture: DeviceCapture::default(),
             ports: Ports::new()?,
             refused: WireTable::new(limits::REFUSED, &PoolQuota::UNLIMITED)?,
             ended: WireTable::new(limits::ENDED, &PoolQuota::UNLIMITED)?,
@@ -145,6 +148,25 @@ impl<P: Platform> Device<P> {
 
     pub(crate) fn faults(&self) -> &Faults<P> {
         &self.faults
+    }
+
+    /// Starts a capture of the device's connections, for an owner of this number. IRQL <= DISPATCH; the time is linear in its memory.
+    pub fn start_capture(&self, owner: u64, options: &CaptureOptions) -> Result<(), CaptureError> {
+        self.capture.start(owner, options)
+    }
+
+    /// The capture of this owner. IRQL <= DISPATCH.
+    pub fn capture_of(&self, owner: u64) -> Option<Arc<Capture<P>, P>> {
+        self.capture.of(owner)
+    }
+
+    /// Ends the capture of this owner, if there is one. IRQL <= DISPATCH.
+    pub fn end_capture(&self, owner: u64) {
+        self.capture.end(owner);
+    }
+
+    pub(crate) fn capture(&self) -> &DeviceCapture<P> {
+        &self.capture
     }
 
     /// Whether the device has this address. IRQL <= DISPATCH.
@@ -268,7 +290,7 @@ impl<P: Platform> Adapter<P> {
     pub(crate) fn pass_point(&self, point: Point, addresses: platform::Addresses, bytes: Option<u64>) -> Status {
         let platform::Addresses { local, remote } = addresses;
         let passage = Passage { point, local, remote, role: None, process: self.process, queue_pair: None, bytes };
-        self.device.faults.check(&self.device.counters, &passage)
+        self.device.faults.check(&self.device, &passage)
     }
 
     /// The quota that objects made through the adapter count against.

@@ -8,17 +8,7 @@ use core::{
 use fault_rules::{Action, Counts, LONGEST_RULE, ParseError, Passage, Point, Rule, parse};
 use platform::{Addresses, Notice, OutOfMemory, Platform, Slice, SpinLock};
 
-use crate::{Counter, Error, PerformanceCounters, Status, limits};
-
-/// Devices with a rule for requests of queue pairs, in the whole driver or process. The engine reads it in each round, as the rules of its device are
-/// some references away.
-static DEVICES_WITH_REQUEST_RULES: AtomicU32 = AtomicU32::new(0);
-
-/// Whether any device has a rule for requests of queue pairs.
-#[inline]
-pub(crate) fn may_concern_requests() -> bool {
-    DEVICES_WITH_REQUEST_RULES.load(Ordering::Relaxed) > 0
-}
+use crate::{Counter, Device, Error, Status, limits, watch};
 
 /// The rules of a device.
 pub(crate) struct Faults<P: Platform> {
@@ -155,11 +145,7 @@ impl<P: Platform> Faults<P> {
     fn set_points(&self, points: u32) {
         let is_for_requests =
             |points: u32| Point::ALL.into_iter().any(|point| point.has_connection() && points & bit(point) != 0);
-        match (is_for_requests(self.points.swap(points, Ordering::Relaxed)), is_for_requests(points)) {
-            (false, true) => _ = DEVICES_WITH_REQUEST_RULES.fetch_add(1, Ordering::Relaxed),
-            (true, false) => _ = DEVICES_WITH_REQUEST_RULES.fetch_sub(1, Ordering::Relaxed),
-            _ => {}
-        }
+        watch::change(is_for_requests(self.points.swap(points, Ordering::Relaxed)), is_for_requests(points));
     }
 
     /// Rule number `index`; `None` from the number of rules on. IRQL <= DISPATCH.
@@ -175,25 +161,29 @@ impl<P: Platform> Faults<P> {
 
     /// Counts a passage. The rules are asked in order; `Some`: one fires, and those behind it are not asked. IRQL <= DISPATCH; the time is linear in
     /// the number of rules.
-    pub(crate) fn fault(&self, counters: &PerformanceCounters<P>, passage: &Passage) -> Option<Fault> {
+    pub(crate) fn fault(&self, device: &Device<P>, passage: &Passage) -> Option<Fault> {
         let mut rules = self.rules.lock();
-        let (number, action) = (1..)
-            .zip(rules.iter_mut().flatten())
-            .find_map(|(number, CountedRule { rule, counts, .. })| Some((number, rule.fires(counts, passage)?)))?;
+        let (number, action, text) =
+            (1..).zip(rules.iter_mut().flatten()).find_map(|(number, CountedRule { rule, counts, text })| {
+                Some((number, rule.fires(counts, passage)?, *text))
+            })?;
         drop(rules);
-        counters.count(Counter::Faults);
+        device.counters().count(Counter::Faults);
         let status = if let Action::Fail(status) = action { status } else { 0 };
         let addresses = Addresses { local: passage.local, remote: passage.remote };
+        if let Some(tap) = device.capture().tap(|| addresses) {
+            tap.fault(number, &text);
+        }
         P::notice(&Notice::Fault { rule: number, addresses, queue_pair: passage.queue_pair, status });
         Some(action.into())
     }
 
     /// As [`Self::fault`], at a point that only fails.
-    pub(crate) fn check(&self, counters: &PerformanceCounters<P>, passage: &Passage) -> Status {
+    pub(crate) fn check(&self, device: &Device<P>, passage: &Passage) -> Status {
         if !self.has_rule_for(passage.point) {
             return Ok(());
         }
-        match self.fault(counters, passage) {
+        match self.fault(device, passage) {
             Some(Fault::Fail(error)) => Err(error),
             // The parser takes no other rule at such a point.
             Some(_) | None => Ok(()),

@@ -5,7 +5,7 @@
 //! is below. Functions may be called at IRQL <= DISPATCH_LEVEL unless they take a [`platform::Passive`].
 //!
 //! Locks are taken in this order: tokens, listener, connector, queue pair, shared receive queue, completion queue, window,
-//! region, ports, fault rules. No lock is held when a consumer's callback runs, or when the last reference to an object is dropped.
+//! region, ports, fault rules, captures. No lock is held when a consumer's callback runs, or when the last reference to an object is dropped.
 //!
 //! From the device down to the parts of its objects:
 //!
@@ -19,7 +19,7 @@
 //! | `memory` | protection domains, regions, windows, tokens, and the copies |
 //! | `object` | callbacks, close, counts |
 //! | `ring`, `slot_map` | containers |
-//! | `faults` | the fault rules of a device |
+//! | `faults`, `capture`, `watch` | the fault rules of a device, its capture, and whether there is either |
 //! | `counters`, `limits` | the counters of a device, its limits |
 //! | `error` | why a call or a request failed |
 #![no_std]
@@ -31,9 +31,11 @@
     clippy::arithmetic_side_effects
 )]
 
+mod capture;
 mod counters;
 mod device;
 mod faults;
+mod watch;
 
 mod connect;
 mod wire;
@@ -50,6 +52,7 @@ mod slot_map;
 mod error;
 pub mod limits;
 
+pub use capture::{Capture, CaptureError, CaptureOptions, MAX_CAPTURE_BYTES, RECORD_BYTES, Record, RecordKind};
 pub use connect::connector::{Accept, Connect, Connector, DisconnectReason, ReadLimits, Source};
 pub use connect::endpoint::SharedEndpoint;
 pub use connect::listener::{ConnectEvent, Listener};

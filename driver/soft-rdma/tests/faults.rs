@@ -14,18 +14,9 @@ use soft_rdma::{
 };
 
 use common::{
-    BASE, HOST, LIMITS, OTHER_HOST, Side, accepted, accepted_apart, awaited, ignore, machine, machine_of_program,
-    runs_of, side, wait_until,
+    BASE, HOST, LIMITS, OTHER_HOST, Side, awaited, connected, ignore, machine, machine_of_program, receive, runs_of,
+    send, side, statuses, wait_until,
 };
-
-/// Two connected sides: of one device, or of two over a wire.
-fn connected(kernel: &Session, pages: &Pages, apart: bool) -> (Side, Side) {
-    kernel.hold_clock();
-    let (active, passive) = if apart { accepted_apart(kernel, pages) } else { accepted(kernel, pages) };
-    wait_until(|| Connector::complete_connect(&active.connector, None) != Err(Error::ConnectionInvalid));
-    kernel.flush_dpcs();
-    (active, passive)
-}
 
 /// Plays `what` within the device and over a wire, with small and with larger messages.
 fn play(what: impl Fn(&Session, &Side, &Side, u32)) {
@@ -43,14 +34,6 @@ fn play(what: impl Fn(&Session, &Side, &Side, u32)) {
     }
 }
 
-fn send(side: &Side, length: u32) {
-    QueuePair::post(&side.queue_pair, 0, &[side.sge(0, length)], Flags::empty(), Post::Send(None)).unwrap();
-}
-
-fn receive(side: &Side, count: usize) {
-    (0..count).for_each(|_| side.queue_pair.post_receive(0, &[side.sge(0, 4096)]).unwrap());
-}
-
 /// Some seconds pass, one by one, as the timer of a queue pair is set again for each.
 fn pass(kernel: &Session, seconds: u32) {
     kernel.flush_dpcs();
@@ -58,16 +41,6 @@ fn pass(kernel: &Session, seconds: u32) {
         kernel.advance(Duration::from_millis(1100));
         kernel.flush_dpcs();
     }
-}
-
-/// The next `count` statuses.
-fn statuses(side: &Side, count: usize) -> Vec<Status> {
-    let found = std::cell::RefCell::new(Vec::new());
-    wait_until(|| {
-        found.borrow_mut().extend(side.completions().iter().map(|completion| completion.status));
-        found.borrow().len() >= count
-    });
-    found.into_inner()
 }
 
 /// What each rule has counted: passed, fired.

@@ -22,7 +22,7 @@ use wdk_sys::{
     KDPC, KEVENT, KIRQL, KSPIN_LOCK, KTIMER, LARGE_INTEGER, PVOID,
     ntddk::{
         KeAcquireSpinLockRaiseToDpc, KeCancelTimer, KeInitializeDpc, KeInitializeEvent, KeInitializeTimer,
-        KeQueryTimeIncrement, KeReleaseSpinLock, KeSetEvent, KeSetTimer, KeTryToAcquireSpinLockAtDpcLevel,
+        KeQuerySystemTimePrecise, KeQueryTimeIncrement, KeReleaseSpinLock, KeSetEvent, KeSetTimer, KeTryToAcquireSpinLockAtDpcLevel,
         KeWaitForSingleObject, MmMapLockedPagesSpecifyCache,
     },
 };
@@ -263,6 +263,15 @@ unsafe impl Platform for Windows {
         // memory for reading only was mapped, not writable, when it was locked (pin.rs).
         // SAFETY: locked, by contract, and not mapped.
         unsafe { map(mdl.cast(), true) }
+    }
+
+    fn system_time() -> u64 {
+        let mut time = LARGE_INTEGER::default();
+        // SAFETY: a local.
+        unsafe { KeQuerySystemTimePrecise(&raw mut time) };
+        // SAFETY: both views are the same eight bytes.
+        let time = unsafe { time.QuadPart };
+        time.cast_unsigned()
     }
 
     fn notice(notice: &Notice) {

@@ -103,8 +103,9 @@ impl<P: Platform> Wire<P> {
             streams.tx.terminate.get_or_insert(TerminateOut::new(Cause::LOCAL, &[]));
         }
         let due = streams.tx.terminate.as_ref().and_then(TerminateOut::cause);
+        let tap = this.device.capture().tap(|| this.addresses());
         Stream::write(this, |room| {
-            let mut carrier = WireCarrier::new(&mut streams.tx, room);
+            let mut carrier = WireCarrier::new(&mut streams.tx, room, tap.as_ref());
             carrier.terminate();
             let used = carrier.used();
             // The notice comes before the stream sends the Terminate: else a peer on this machine may notice its arrival first.

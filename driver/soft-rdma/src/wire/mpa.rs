@@ -55,6 +55,11 @@ impl<P: Platform> Wire<P> {
             }
             None => 0,
         });
+        if written > 0
+            && let Some(tap) = this.device.capture().tap(|| this.addresses())
+        {
+            tap.mpa_frame(tap.sent, frame);
+        }
         written > 0
     }
 
@@ -73,6 +78,11 @@ impl<P: Platform> Wire<P> {
             came = seen;
             Taken { used, wanted: 0 }
         });
+        if let Some(ReceivedFrame::Frame(frame)) = &came
+            && let Some(tap) = this.device.capture().tap(|| this.addresses())
+        {
+            tap.mpa_frame(tap.received, frame.as_slice());
+        }
         match (came, read) {
             (Some(came), _) => Some(came),
             (None, Read::Ended(_)) => Some(ReceivedFrame::Invalid),

@@ -69,6 +69,13 @@ pub(super) enum FpduOutcome<'a> {
     Failed,
 }
 
+impl FpduOutcome<'_> {
+    /// Whether the FPDU has no other outcome later.
+    pub(super) fn is_last(&self) -> bool {
+        matches!(self, Self::Used(_) | Self::Failed)
+    }
+}
+
 /// An FPDU that breaks a rule of the protocols, and why.
 pub(super) struct ProtocolError<'a> {
     pub(super) cause: Cause,

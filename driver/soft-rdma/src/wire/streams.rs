@@ -140,12 +140,17 @@ impl<P: Platform> Wire<P> {
         let mut outcome = None;
         // Bytes in the buffer behind the last FPDU that was taken.
         let mut rest_bytes = 0;
+        let tap = this.device.capture().tap(|| this.addresses());
         let read = Stream::read(this, |bytes| {
             let mut used = 0usize;
             let mut wanted = 0;
             for _ in 0..BURST_FPDUS {
                 let rest = bytes.get(used..).unwrap_or_default();
-                match streams.rx.receive(queue_pair, &mut streams.tx, rest) {
+                let received = streams.rx.receive(queue_pair, &mut streams.tx, rest);
+                if let Some(tap) = tap.as_ref().filter(|_| received.as_ref().map_or(true, FpduOutcome::is_last)) {
+                    tap.fpdu(tap.received, rest);
+                }
+                match received {
                     Ok(FpduOutcome::Used(size)) => {
                         used = used.saturating_add(size);
                         streams.may_send = true;
@@ -200,8 +205,9 @@ impl<P: Platform> Wire<P> {
     fn transmit(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>, streams: &mut Streams<P>) -> RunOutcome {
         let mut outcome = RunOutcome::Idle;
         if streams.may_send {
+            let tap = this.device.capture().tap(|| this.addresses());
             Stream::write(this, |room| {
-                let mut carrier = WireCarrier::new(&mut streams.tx, room);
+                let mut carrier = WireCarrier::new(&mut streams.tx, room, tap.as_ref());
                 outcome = match carrier.fill(queue_pair, BURST_FPDUS) {
                     Ok(true) => RunOutcome::More,
                     // The stream sends these FPDUs now. It may have another buffer for more FPDUs, which are then sent at the same time.

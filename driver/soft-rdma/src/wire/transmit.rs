@@ -13,6 +13,7 @@ use platform::{Arc, Platform};
 use super::inbound_reads::{InboundRead, InboundReads};
 use crate::{
     Access, Error, QueuePair, Remote,
+    capture::Tap,
     memory::{region::Range, runs},
     qp::Report,
     qp::engine::{Carrier, Progress, StepData, StepOutcome, Transfer},
@@ -89,6 +90,7 @@ pub(super) struct ReadSourceRefused;
 /// FPDUs that are being written into `room`, a stream's send buffer.
 pub(crate) struct WireCarrier<'a, P: Platform> {
     tx: &'a mut TxStream<P>,
+    tap: Option<&'a Tap<P>>,
     room: &'a mut [u8],
     used: usize,
     /// An FPDU did not fit.
@@ -117,8 +119,8 @@ impl<P: Platform> Carrier<P> for WireCarrier<'_, P> {
 }
 
 impl<'a, P: Platform> WireCarrier<'a, P> {
-    pub(super) fn new(tx: &'a mut TxStream<P>, room: &'a mut [u8]) -> Self {
-        Self { tx, room, used: 0, full: false, data: (0, 0) }
+    pub(super) fn new(tx: &'a mut TxStream<P>, room: &'a mut [u8], tap: Option<&'a Tap<P>>) -> Self {
+        Self { tx, tap, room, used: 0, full: false, data: (0, 0) }
     }
 
     /// Whether an FPDU did not fit into the room.
@@ -388,6 +390,9 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
             digest
         });
         trailer.copy_from_slice(Trailer::new(ulpdu, digest).as_bytes());
+        if let Some(tap) = self.tap {
+            tap.fpdu(tap.sent, frame);
+        }
         self.used = self.used.saturating_add(fpdu::size(ulpdu));
         if let Some(ends) = segment.ends_data(bytes as usize) {
             self.data.0 = self.data.0.saturating_add(bytes.into());

@@ -10,9 +10,9 @@ use std::{
 
 use simkernel::{Pages, Session, SimKernel};
 use soft_rdma::{
-    Accept, Access, Adapter, Callback, Completion, CompletionQueue, Connect, Connector, Device, InitiatorSizes,
-    Listener, MemoryRegion, Outcome, ProtectionDomain, QueuePair, ReadLimits, ReceiveSource, Runs, Sge,
-    SharedReceiveQueue, Source, Status,
+    Accept, Access, Adapter, Callback, Completion, CompletionQueue, Connect, Connector, Device, Error, Flags,
+    InitiatorSizes, Listener, MemoryRegion, Outcome, Post, ProtectionDomain, QueuePair, ReadLimits, ReceiveSource,
+    Runs, Sge, SharedReceiveQueue, Source, Status,
 };
 
 pub(crate) type Arc<T> = platform::Arc<T, SimKernel>;
@@ -243,4 +243,31 @@ pub(crate) fn accept(
     let _when_its_connectors_are_gone = soft_rdma::close(listener, ignore());
     kernel.flush_dpcs();
     (active, passive)
+}
+
+/// Two connected sides: of one device, or of two over a wire.
+pub(crate) fn connected(kernel: &Session, pages: &Pages, apart: bool) -> (Side, Side) {
+    kernel.hold_clock();
+    let (active, passive) = if apart { accepted_apart(kernel, pages) } else { accepted(kernel, pages) };
+    wait_until(|| Connector::complete_connect(&active.connector, None) != Err(Error::ConnectionInvalid));
+    kernel.flush_dpcs();
+    (active, passive)
+}
+
+pub(crate) fn send(side: &Side, length: u32) {
+    QueuePair::post(&side.queue_pair, 0, &[side.sge(0, length)], Flags::empty(), Post::Send(None)).unwrap();
+}
+
+pub(crate) fn receive(side: &Side, count: usize) {
+    (0..count).for_each(|_| side.queue_pair.post_receive(0, &[side.sge(0, 4096)]).unwrap());
+}
+
+/// The next `count` statuses.
+pub(crate) fn statuses(side: &Side, count: usize) -> Vec<Status> {
+    let found = std::cell::RefCell::new(Vec::new());
+    wait_until(|| {
+        found.borrow_mut().extend(side.completions().iter().map(|completion| completion.status));
+        found.borrow().len() >= count
+    });
+    found.into_inner()
 }

@@ -225,6 +225,10 @@ unsafe impl Platform for Loom {
 
     fn claim_irql(_level: u8) {}
 
+    fn system_time() -> u64 {
+        0
+    }
+
     fn notices_data() -> bool {
         false
     }

@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 
 use fault_rules::Point;
+use iwarp::mpa::FrameKind;
 use platform::{
     Addresses, Arc, Deferred, Notice, Platform, Weak,
     planted::{self, Bug},
@@ -154,6 +155,10 @@ impl<P: Platform> Connector<P> {
         state.begin_connect(Some(to_peer), (local, remote), connection, request, done);
         (state.endpoint, state.shared) = (endpoint, shared);
         drop(state);
+        if let Some(tap) = device.capture().tap(|| Addresses { local: Some(local), remote: Some(remote) }) {
+            let limits = request.limits.capped();
+            tap.request_or_reply(tap.sent, FrameKind::Request, false, limits, private_data.as_slice());
+        }
         Deferred::schedule(&peer);
         Ok(())
     }

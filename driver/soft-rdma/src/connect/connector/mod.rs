@@ -242,6 +242,11 @@ impl<P: Platform> LockedConnector<P> {
                 queue_pair: self.queue_pair_number(),
                 reason,
             });
+            if let Some(connection) = &self.connection
+                && let Some(tap) = connection.device().capture().tap(|| self.addresses())
+            {
+                tap.ended(reason);
+            }
         }
         self.connector_state = connector_state;
         self.connection = None;

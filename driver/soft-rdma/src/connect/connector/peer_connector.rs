@@ -1,5 +1,7 @@
-//! The other side of a connection, to which a connector sends its messages: a connector of this device, or a wire to another machine.
+//! The other side of a connection, to which a connector sends its messages: a connector of this device, or a wire to another machine. A capture gets
+//! the messages within the device as the MPA Reply that a wire would carry.
 
+use iwarp::mpa::FrameKind;
 use platform::{Arc, Platform, Weak};
 
 use super::{Connector, DisconnectReason, PrivateData, ReadLimits};
@@ -24,9 +26,10 @@ impl<P: Platform> PeerConnector<P> {
     /// Message to the active side: this side accepts. False: the active side has ended its attempt, or a wire has no memory.
     pub(super) fn accepts(&self, limits: ReadLimits, private_data: &PrivateData) -> bool {
         match self {
-            Self::Local(peer) => {
-                peer.upgrade().is_some_and(|peer| Connector::peer_accepts(&peer, limits, *private_data))
-            }
+            Self::Local(peer) => peer.upgrade().is_some_and(|peer| {
+                Self::capture_reply(&peer, false, limits, private_data);
+                Connector::peer_accepts(&peer, limits, *private_data)
+            }),
             Self::Remote(wire) => Wire::accept(wire, limits, private_data),
         }
     }
@@ -47,6 +50,7 @@ impl<P: Platform> PeerConnector<P> {
         match self {
             Self::Local(peer) => {
                 if let Some(peer) = peer.upgrade() {
+                    Self::capture_reply(&peer, true, ReadLimits::default(), private_data);
                     Connector::peer_rejects(&peer, *private_data);
                 }
             }
@@ -63,6 +67,14 @@ impl<P: Platform> PeerConnector<P> {
                 }
             }
             Self::Remote(wire) => Wire::end(wire, reason != 0),
+        }
+    }
+
+    /// Captures the Reply to `peer`, if that is an active side.
+    fn capture_reply(peer: &Connector<P>, reject: bool, limits: ReadLimits, private_data: &PrivateData) {
+        let tap = peer.adapter().device().capture().tap(|| peer.addresses_and_role().0);
+        if let Some(tap) = tap.filter(|_| peer.listener.is_none()) {
+            tap.request_or_reply(tap.received, FrameKind::Reply, reject, limits, private_data.as_slice());
         }
     }
 }

@@ -201,6 +201,10 @@ impl<P: Platform> Connection<P> {
         self.local
     }
 
+    pub(crate) fn device(&self) -> &Device<P> {
+        &self.slot.device
+    }
+
     pub(crate) fn establish(&mut self) {
         self.established = true;
         let mut table = self.slot.device.ports().table.lock();

@@ -3,8 +3,8 @@
 //! Besides the copy, a step costs locks and references on both sides. Sends that fit into one SGE on each side share these: the step
 //! claims a batch of sends (`BatchSends`) and their receives, copies without a lock, and completes them together. It handles the
 //! usual case only: at the first request that is not a small send, or that cannot succeed, the batch ends, and the general step
-//! carries out that request from its beginning. While a device of the driver has fault rules for requests, the general step carries
-//! out each. A flush or the end of the connection comes before or after a batch, never in the middle.
+//! carries out that request from its beginning. While a device of the driver has fault rules for requests or a capture, the
+//! general step carries out each. A flush or the end of the connection comes before or after a batch, never in the middle.
 //!
 //! A send of 64 B takes 112 instructions to post and 215 to carry out; without this path it takes 310 and 2,534 (docs/performance.md).
 
@@ -12,12 +12,12 @@ use platform::{Arc, Platform};
 
 use crate::{
     Access, Completion, CompletionQueue, Flags, OperationKind, ProtectionDomain, QueuePair, Sge,
-    faults::may_concern_requests,
     memory::region::Range,
     memory::runs::{self, OpenMemory},
     qp::request::{InitiatorRequest, ReceiveRequest},
     qp::{LockedQp, PeerQp},
     ring::copy,
+    watch,
     wire::Wire,
 };
 
@@ -85,10 +85,7 @@ impl<P: Platform> QueuePair<P> {
             return BatchOutcome::Idle;
         }
         let peer = state.peer.as_ref().and_then(PeerQp::local);
-        if state.done > 0
-            || may_concern_requests()
-            || !state.initiator_queue.front().is_some_and(|(_, request)| request.small)
-        {
+        if state.done > 0 || watch::any() || !state.initiator_queue.front().is_some_and(|(_, request)| request.small) {
             return BatchOutcome::NeedsStep(peer);
         }
         let peer = match peer {

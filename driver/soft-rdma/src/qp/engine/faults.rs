@@ -50,7 +50,7 @@ impl<P: Platform> QueuePair<P> {
             queue_pair: Some(this.number),
             bytes: Some(bytes),
         };
-        let fault = faults.fault(this.pd.adapter().device().counters(), &passage);
+        let fault = faults.fault(this.pd.adapter().device(), &passage);
 
         let mut state = this.state.lock();
         state.executing = false;

@@ -9,6 +9,7 @@ use crate::{
     memory::runs::{self, Memory},
     qp::Report,
     qp::request::Piece,
+    watch,
 };
 
 /// The peer, a queue pair of this device; `None`: the peer is closed, or the step has used it.
@@ -20,13 +21,17 @@ impl<P: Platform> Carrier<P> for LocalCarrier<P> {
     fn carry(&mut self, from: &Arc<QueuePair<P>, P>, data: &StepData, inline: &[u8], transfer: Transfer) -> Progress {
         // The reference is dropped before the request is reported: after that the consumer may close the peer.
         let Some(peer) = self.0.take() else { return Progress::Waiting };
-        match transfer {
+        let progress = match transfer {
             Transfer::Send { invalidate, solicited } => {
                 QueuePair::send(from, &peer, data, inline, invalidate, solicited)
             }
             Transfer::Read(remote) => from.read(&peer, data, remote),
             Transfer::Write(remote) => from.write(&peer, data, inline, remote),
+        };
+        if watch::any() {
+            from.capture(data, inline, transfer, &progress);
         }
+        progress
     }
 }
 

@@ -3,9 +3,10 @@
 //! The engine of a queue pair is its deferred call. The engine runs at DISPATCH_LEVEL, in the driver never on a consumer's stack. (In a process a
 //! post at PASSIVE_LEVEL may run the engine before the post returns: `driver/hosted`.) A run that reaches a limit queues another. `batch.rs` has
 //! small sends, `local_carrier.rs` the copies within the device, `unready.rs` the wait for a receive, `faults.rs` the rules that fail requests on
-//! purpose; over a wire, `Wire::run` calls [`QueuePair::step`].
+//! purpose, `capture.rs` what a capture gets of the copies; over a wire, `Wire::run` calls [`QueuePair::step`].
 
 mod batch;
+mod capture;
 mod faults;
 mod local_carrier;
 mod unready;
@@ -17,14 +18,13 @@ use local_carrier::LocalCarrier;
 use platform::{Arc, Deferred, Dispatch, Platform, RunDeferred};
 
 use crate::{
-    Access, Error, Flags, Mapping, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Remote, Status,
-    faults::may_concern_requests,
-    limits,
+    Access, Error, Flags, Mapping, MemoryRegion, MemoryWindow, ProtectionDomain, QueuePair, Remote, Status, limits,
     memory::region::{Invalidation, Range},
     memory::runs::{self, Memory},
     memory::window::Bind,
     qp::request::{Operation, Piece},
     qp::{EndedRequest, PointState},
+    watch,
     wire::Wire,
 };
 
@@ -162,7 +162,7 @@ impl<P: Platform> QueuePair<P> {
         if flags.contains(Flags::READ_FENCE) && state.open_reads > 0 {
             return StepOutcome::Idle;
         }
-        if may_concern_requests() && this.has_to_pass_point(&state) {
+        if watch::any() && this.has_to_pass_point(&state) {
             drop(state);
             Self::pass_point(this);
             // A rule may have the request wait, and a flush may have cancelled it: the next round looks at the queue again.
