@@ -7,7 +7,7 @@ use crate::Host;
 /// The state of a control device, which lives until the last file is closed.
 pub(crate) struct DeviceState<H: Host> {
     pub(crate) host: H,
-    /// Open files.
+    /// Open files, but for those that capture.
     pub(crate) files: AtomicU32,
     /// Requests that are pended now.
     pub(crate) pended: AtomicU32,

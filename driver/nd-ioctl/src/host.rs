@@ -7,9 +7,9 @@ use ndk_abi::ndis::NDIS_NDK_CAPABILITIES;
 use ndk_abi::ndkpi::NDK_ADAPTER_INFO;
 use ndk_abi::softndk_ioctl::{
     SOFTNDK_CABLE, SOFTNDK_CABLE_PEER, SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_FAULT_RULE, SOFTNDK_FDB_ENTRY,
-    SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
+    SOFTNDK_START_CAPTURE, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
 };
-use ndk_abi::status::{NTSTATUS, STATUS_NOT_SUPPORTED};
+use ndk_abi::status::{NTSTATUS, STATUS_INVALID_DEVICE_STATE, STATUS_NOT_SUPPORTED};
 use ndk_consumer::{AdapterSource, Pinned};
 use platform::{Passive, Platform};
 
@@ -99,6 +99,21 @@ pub unsafe trait Host: AdapterSource<<Self as Host>::Platform> + Send + Sync + '
     fn set_fault_rules(&self, _text: &str) -> NTSTATUS {
         STATUS_NOT_SUPPORTED
     }
+
+    /// Starts the capture of the file with number `file`. STATUS_NOT_SUPPORTED: captures are off; STATUS_DEVICE_BUSY: the adapter has a
+    /// capture; STATUS_INSUFFICIENT_RESOURCES.
+    fn start_capture(&self, _file: u64, _what: &SOFTNDK_START_CAPTURE) -> NTSTATUS {
+        STATUS_NOT_SUPPORTED
+    }
+
+    /// Writes SOFTNDK_CAPTURE and the oldest records of a file's capture to `output`, and returns their bytes. STATUS_INVALID_DEVICE_STATE: the
+    /// file has no capture; STATUS_BUFFER_TOO_SMALL. A lock is held for one record at a time.
+    fn read_capture(&self, _file: u64, _output: &mut [u8]) -> Result<usize, NTSTATUS> {
+        Err(STATUS_INVALID_DEVICE_STATE)
+    }
+
+    /// Ends the capture of a file, if it has one.
+    fn end_capture(&self, _file: u64) {}
 
     /// The adapter's cable; `Version`, `Size`, `PeerCount` and `FdbCount` are not used. `None`: the adapter has no cable. IRQL PASSIVE.
     fn cable(&self) -> Option<SOFTNDK_CABLE> {

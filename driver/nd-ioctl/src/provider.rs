@@ -2,9 +2,9 @@
 
 use ndk_abi::nd_ioctl::{ND_HANDLE, ND_RESOLVE_ADDRESS};
 use ndk_abi::softndk_ioctl::{
-    SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_FAULT_RULES_LENGTH, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_FILL,
-    SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_LINK_SEND, SOFTNDK_TEST_PLANT, SOFTNDK_TEST_SMB_DIRECT,
-    SOFTNDK_TEST_SMB_DIRECT_RESULT,
+    SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_FAULT_RULES_LENGTH, SOFTNDK_START_CAPTURE, SOFTNDK_TEST_LINK,
+    SOFTNDK_TEST_LINK_FILL, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_LINK_SEND, SOFTNDK_TEST_PLANT,
+    SOFTNDK_TEST_SMB_DIRECT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
 };
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_ADDRESS, STATUS_INVALID_PARAMETER, STATUS_SUCCESS};
 use platform::Passive;
@@ -77,6 +77,28 @@ pub(crate) fn set_fault_rules<H: Host>(device: &DeviceState<H>, request: &H::Req
         STATUS_SUCCESS => Ok(0),
         status => Err(status.into()),
     }
+}
+
+/// Starts the file's capture.
+pub(crate) fn start_capture<H: Host>(by: &File<H>, request: &H::Request) -> Reply {
+    let what: SOFTNDK_START_CAPTURE = input(request)?;
+    let (host, file) = (&by.device.host, by.state.number());
+    let status = host.start_capture(file, &what);
+    // As for the link: a cleanup that began during the call may have found no capture.
+    if by.state.is_closing() {
+        host.end_capture(file);
+    }
+    if status != STATUS_SUCCESS {
+        return Err(status.into());
+    }
+    by.looks_on();
+    Ok(0)
+}
+
+/// Takes records of the file's capture.
+pub(crate) fn read_capture<H: Host>(by: &File<H>, request: &mut H::Request) -> Reply {
+    input::<SOFTNDK_DIAGNOSTICS_QUERY>(request)?;
+    Ok(by.device.host.read_capture(by.state.number(), request.output())?)
 }
 
 /// Plants a fault, in test builds.

@@ -45,13 +45,14 @@ fn each_code_is_served_or_has_its_documented_refusal() {
         for case in &matching {
             let answer = user.send_bytes(code, &case.input, case.output);
             refusals += usize::from(answer.returned == STATUS_INVALID_DEVICE_REQUEST);
-            // The test host has no test consumer, no planted faults, and no fault injection.
+            // The test host has no test consumer, no planted faults, no fault injection, and no captures.
             let is_absent = matches!(
                 code,
                 IOCTL_SOFTNDK_TEST_LINK
                     | IOCTL_SOFTNDK_TEST_PLANT
                     | IOCTL_SOFTNDK_TEST_SMB_DIRECT
                     | IOCTL_SOFTNDK_SET_FAULT_RULES
+                    | IOCTL_SOFTNDK_START_CAPTURE
             );
             assert_eq!(answer.returned == STATUS_NOT_SUPPORTED, is_absent, "{name}");
         }

@@ -93,6 +93,14 @@ c_consts! { SOFTNDK_CODES: u32;
     /// Replaces the adapter's fault rules. Works on any file, at any time. STATUS_NOT_SUPPORTED: fault injection is off;
     /// STATUS_INVALID_PARAMETER: a rule is wrong, or there are too many; STATUS_INSUFFICIENT_RESOURCES.
     IOCTL_SOFTNDK_SET_FAULT_RULES = softndk_control_code(20);
+    /// In: [`SOFTNDK_START_CAPTURE`]. Out: nothing. Starts the capture of the adapter, which ends when the file is closed.
+    /// STATUS_NOT_SUPPORTED: captures are off; STATUS_DEVICE_BUSY: the adapter has a capture;
+    /// STATUS_INSUFFICIENT_RESOURCES.
+    IOCTL_SOFTNDK_START_CAPTURE = softndk_control_code(21);
+    /// In: [`SOFTNDK_DIAGNOSTICS_QUERY`]. Out: [`SOFTNDK_CAPTURE`], `Count` times a [`SOFTNDK_CAPTURE_RECORD`] with its
+    /// data, each to a multiple of 8 bytes. Takes the oldest records of the file's capture, as far as the output has room
+    /// for the longest. STATUS_INVALID_DEVICE_STATE: the file has no capture; STATUS_BUFFER_TOO_SMALL.
+    IOCTL_SOFTNDK_CAPTURE = softndk_control_code(22);
 }
 
 c_consts! { SOFTNDK_NUMBERS: u32;
@@ -151,6 +159,25 @@ c_consts! { SOFTNDK_NUMBERS: u32;
     SOFTNDK_CABLE_PEERS = 32;
     /// The most bytes of all fault rules.
     SOFTNDK_FAULT_RULES_LENGTH = 8192;
+    /// The most bytes of data of a [`SOFTNDK_CAPTURE_RECORD`].
+    SOFTNDK_CAPTURE_DATA = 1460;
+    /// The most [`SOFTNDK_START_CAPTURE::Bytes`].
+    SOFTNDK_CAPTURE_BYTES = 0x400_0000;
+    /// [`SOFTNDK_CAPTURE_RECORD::Kind`]: an MPA Request or Reply, or an FPDU, in a TCP stream. `Value`: its bytes.
+    SOFTNDK_CAPTURE_STREAM = 1;
+    /// [`SOFTNDK_CAPTURE_RECORD::Kind`]: more of the last SOFTNDK_CAPTURE_STREAM of this source and destination.
+    SOFTNDK_CAPTURE_MORE = 2;
+    /// [`SOFTNDK_CAPTURE_RECORD::Kind`]: a DDP segment within the adapter, with its header; message number and the STags of
+    /// a read are 0. `Value`: its bytes.
+    SOFTNDK_CAPTURE_SEGMENT = 3;
+    /// [`SOFTNDK_CAPTURE_RECORD::Kind`]: a connection has ended. `Value` 0: the source disconnects, 1: the destination
+    /// does, 2: by an error.
+    SOFTNDK_CAPTURE_ENDED = 4;
+    /// [`SOFTNDK_CAPTURE_RECORD::Kind`]: a request of the source within the adapter has failed. `Value`: the NTSTATUS.
+    SOFTNDK_CAPTURE_FAILED = 5;
+    /// [`SOFTNDK_CAPTURE_RECORD::Kind`]: a fault rule has fired for a request of the source. `Value`: its number. The data is
+    /// its text.
+    SOFTNDK_CAPTURE_FAULT = 6;
     /// The most [`SOFTNDK_FDB_ENTRY`] of a cable.
     SOFTNDK_CABLE_FDB = 256;
 }
@@ -283,10 +310,11 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x04 Reserved: u32,
     }
 
-    /// Of the adapter: live objects by kind, and requests not yet completed. Of the driver: bytes of pinned memory and of
-    /// pool. `Size` is the size of this structure, `DriverVersion` major to revision. `Requests` counts the control
+    /// Of the adapter: open files but for those that capture, live objects by kind, and requests not yet completed. Of the
+    /// driver: bytes of pinned memory and of pool. `Size` is the size of this structure, `DriverVersion` major to revision. `Requests` counts the control
     /// codes ever received, except IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_COUNTERS to IOCTL_SOFTNDK_ENDPOINTS,
-    /// IOCTL_SOFTNDK_CABLE and IOCTL_SOFTNDK_FAULT_RULES; `Doorbells` counts the doorbells among them.
+    /// IOCTL_SOFTNDK_CABLE, IOCTL_SOFTNDK_FAULT_RULES and IOCTL_SOFTNDK_CAPTURE; `Doorbells` counts the doorbells among
+    /// them.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_DIAGNOSTICS, size 0x60 {
         0x00 Version: u32,
@@ -324,6 +352,39 @@ c_structs! { SOFTNDK_LAYOUTS:
         0x00 Passed: u64,
         0x08 Fired: u64,
         0x10 Text: [u8; 160],
+    }
+
+    /// What a capture has: connections with `Port` (0: all), `Snap` bytes of the data of each segment or FPDU at most. Records
+    /// for which `Bytes` have no room are dropped.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_START_CAPTURE, size 0x10 {
+        0x00 Version: u32,
+        0x04 Snap: u32,
+        0x08 Bytes: u32,
+        0x0c Port: u16,
+        0x0e Reserved: u16,
+    }
+
+    /// A part of a capture: `Count` records follow. `Dropped`: records that found no room so far.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_CAPTURE, size 0x10 {
+        0x00 Version: u32,
+        0x04 Count: u32,
+        0x08 Dropped: u64,
+    }
+
+    /// A record of a capture: when it was made (in units of 100 ns since 1601 in UTC), what it is
+    /// (`SOFTNDK_CAPTURE_STREAM` ...), the bytes of data that follow it, and those that SOFTNDK_CAPTURE_MORE records have
+    /// yet. An address that is not known has port 0.
+    #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct SOFTNDK_CAPTURE_RECORD, size 0x50 {
+        0x00 Time: u64,
+        0x08 Kind: u32,
+        0x0c Value: u32,
+        0x10 Captured: u32,
+        0x14 Left: u32,
+        0x18 Source: SOCKADDR_INET,
+        0x34 Destination: SOCKADDR_INET,
     }
 
     /// The adapter behind the control device: its NET_LUID, whether RDMA is on, the most objects of each kind

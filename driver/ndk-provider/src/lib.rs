@@ -18,6 +18,7 @@
 mod adapter;
 mod address;
 mod callback;
+mod capture;
 mod connector;
 mod cq;
 mod lam;

@@ -33,7 +33,7 @@ pub const MAX_VERSION_1: NDK_VERSION = NDK_VERSION { Major: 1, Minor: 2 };
 pub const MAX_VERSION_2: NDK_VERSION = NDK_VERSION { Major: 2, Minor: 1 };
 
 /// The NDK provider of one miniport adapter. All clones refer to one device.
-pub struct Provider<P: Platform>(Arc<Device<P>, P>);
+pub struct Provider<P: Platform>(pub(crate) Arc<Device<P>, P>);
 
 impl<P: Platform> Clone for Provider<P> {
     fn clone(&self) -> Self {

@@ -62,6 +62,8 @@ pub(crate) struct Configuration {
     pub(crate) send_timeout: u32,
     /// [`keywords::FAULT_RULES`]; `None`: [`keywords::FAULT_INJECTION`] is off.
     pub(crate) fault_rules: Option<Slice<u8, Windows>>,
+    /// [`keywords::CAPTURE`].
+    pub(crate) capture: bool,
     /// [`keywords::ADDRESSES`].
     pub(crate) addresses: Slice<IpAddr, Windows>,
     /// [`keywords::NETWORK_ADDRESS`]. `None`: the key has no address, or one that no station can have.
@@ -93,6 +95,7 @@ pub(crate) fn read(miniport: NDIS_HANDLE, passive: &Passive<'_>) -> Result<Confi
             true => Some(ascii(key.string(wide!(keywords::FAULT_RULES)))?),
             false => None,
         },
+        capture: flag!(key, keywords::CAPTURE),
         addresses: parse_addresses(key.string(wide!(keywords::ADDRESSES)))?,
         offloads: offloads(&key),
         cable: parse_cable(&key, mtu, network_address)?,

@@ -15,6 +15,7 @@ use ndk_abi::{
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
     softndk_ioctl::{
         SOFTNDK_CABLE, SOFTNDK_CABLE_PEER, SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_FAULT_RULE, SOFTNDK_FDB_ENTRY,
+        SOFTNDK_START_CAPTURE,
     },
     status::{
         NDIS_STATUS_ADAPTER_NOT_READY, NTSTATUS, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_PARAMETER,
@@ -45,6 +46,8 @@ pub(crate) struct KernelHost {
     enabled: Arc<AtomicBool, Windows>,
     /// [`FAULT_INJECTION`](crate::keywords::FAULT_INJECTION).
     fault_injection: bool,
+    /// [`CAPTURE`](crate::keywords::CAPTURE).
+    capture: bool,
     /// Not strong: the halt waits for the cable's end before it removes the adapter from the control device.
     cable: Option<Weak<Cable, Windows>>,
     /// The test consumer, in a driver built for tests.
@@ -58,6 +61,7 @@ impl KernelHost {
         provider: Provider<Windows>,
         enabled: Arc<AtomicBool, Windows>,
         fault_injection: bool,
+        capture: bool,
         cable: Option<Weak<Cable, Windows>>,
     ) -> Self {
         Self {
@@ -65,6 +69,7 @@ impl KernelHost {
             provider,
             enabled,
             fault_injection,
+            capture,
             cable,
             #[cfg(feature = "test-consumer")]
             consumer: smb_direct::Consumer::default(),
@@ -198,6 +203,18 @@ unsafe impl nd_ioctl::Host for KernelHost {
             return STATUS_NOT_SUPPORTED;
         }
         set_fault_rules(&self.provider, text.as_bytes()).err().unwrap_or(STATUS_SUCCESS)
+    }
+
+    fn start_capture(&self, file: u64, what: &SOFTNDK_START_CAPTURE) -> NTSTATUS {
+        if self.capture { self.provider.start_capture(file, what) } else { STATUS_NOT_SUPPORTED }
+    }
+
+    fn read_capture(&self, file: u64, output: &mut [u8]) -> Result<usize, NTSTATUS> {
+        self.provider.read_capture(file, output)
+    }
+
+    fn end_capture(&self, file: u64) {
+        self.provider.end_capture(file);
     }
 
     fn cable(&self) -> Option<SOFTNDK_CABLE> {

@@ -23,6 +23,8 @@ pub(crate) const CRC: Flag = Flag { name: "Crc", default: false };
 pub(crate) const FAULT_INJECTION: Flag = Flag { name: "FaultInjection", default: false };
 /// The fault rules that the adapter starts with, with semicolons between them.
 pub(crate) const FAULT_RULES: &str = "FaultRules";
+/// Whether programs may capture the adapter's connections, with the data of all consumers.
+pub(crate) const CAPTURE: Flag = Flag { name: "Capture", default: false };
 /// The seconds that a program's send waits for a receive of its peer. 0: no limit within the device, and 5 s over TCP.
 pub(crate) const SEND_TIMEOUT: Number = Number { name: "SendTimeout", default: 4, min: 0, max: 3600 };
 /// Bytes of the largest frame, with its Ethernet header. With a cable: of the largest frame of the network that carries the cable.

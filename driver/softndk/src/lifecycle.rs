@@ -93,8 +93,14 @@ fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<
     let device = FrameworkDevice::create(miniport, passive)?;
     let follows_tcpip = configuration.addresses.is_empty();
     let cable = adapter.cable().as_ref().map(Arc::downgrade);
-    let host =
-        KernelHost::new(luid, provider, adapter.rdma().enabled().clone(), configuration.fault_rules.is_some(), cable);
+    let host = KernelHost::new(
+        luid,
+        provider,
+        adapter.rdma().enabled().clone(),
+        configuration.fault_rules.is_some(),
+        configuration.capture,
+        cable,
+    );
     let control = control::add(host, &configuration.security, passive)?;
     adapter.add_parts(Parts { _ndk: ndk, _offloads: offloads, control, device, follows_tcpip, watch: None });
     adapter.follow_tcpip(passive);

@@ -1,6 +1,6 @@
 //! Open files, and the provider context of each.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use ndk_abi::status::{NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES, STATUS_INVALID_DEVICE_STATE};
 use platform::{Charge, Event, OutOfMemory, Passive, SpinLock};
@@ -24,6 +24,8 @@ pub struct File<H: Host> {
     pub(crate) state: Ref<FileState<H>, H>,
     /// Signalled when the cleanup is over.
     clean: Ref<Event<H::Platform>, H>,
+    /// The file counts as open: [`File::looks_on`].
+    is_counted: AtomicBool,
     /// Dropped last, as it charges the fields above.
     membership: SpinLock<Option<Membership<H>>, H::Platform>,
 }
@@ -46,7 +48,8 @@ impl<H: Host> File<H> {
         let state = shared(FileState::new()?)?;
         let clean = Event::new().map_err(|OutOfMemory| STATUS_INSUFFICIENT_RESOURCES)?;
         device.files.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { device, contexts, process, membership: SpinLock::<_, H::Platform>::new(None), state, clean })
+        let membership = SpinLock::<_, H::Platform>::new(None);
+        Ok(Self { device, contexts, process, membership, state, clean, is_counted: AtomicBool::new(true) })
     }
 
     /// The cancel routine of a pended request: completes the request. `id` is the argument of [`crate::Request::pend`]. IRQL <= DISPATCH,
@@ -72,6 +75,7 @@ impl<H: Host> File<H> {
         let found = membership.as_ref().map(|membership| (membership.context.clone(), membership.is_own));
         drop(membership);
         self.device.host.end_test_link(self.state.number(), passive);
+        self.device.host.end_capture(self.state.number());
         match found {
             Some((context, true)) => {
                 let named = self.contexts.lock().remove(context.id);
@@ -83,6 +87,13 @@ impl<H: Host> File<H> {
             None => {}
         }
         self.clean.set();
+    }
+
+    /// The file looks on at others, or is gone: it no longer counts as open. So a program that checks that its files are closed may be captured.
+    pub(crate) fn looks_on(&self) {
+        if self.is_counted.swap(false, Ordering::Relaxed) {
+            self.device.files.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// The file's provider context, if it has one.
@@ -111,6 +122,6 @@ impl<H: Host> File<H> {
 
 impl<H: Host> Drop for File<H> {
     fn drop(&mut self) {
-        self.device.files.fetch_sub(1, Ordering::Relaxed);
+        self.looks_on();
     }
 }

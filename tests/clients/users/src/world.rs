@@ -181,6 +181,7 @@ impl World {
         let diagnostics = SOFTNDK_DIAGNOSTICS_QUERY { Version: 1, Reserved: 0 };
         let smb_direct = SOFTNDK_TEST_SMB_DIRECT { Version: 1, Scenario: 0 };
         let link = SOFTNDK_TEST_LINK { Version: 1, Operation: SOFTNDK_TEST_LINK_NEXT, ..ZeroInit::ZERO };
+        let capture = SOFTNDK_START_CAPTURE { Version: 1, Bytes: 4096, ..ZeroInit::ZERO };
         let plant = SOFTNDK_TEST_PLANT { Version: 1, Kind: SOFTNDK_TEST_PLANT_LEAK_POOL };
         vec![
             case(IOCTL_ND_PROVIDER_INIT, &handle(0), &[], 0),
@@ -191,6 +192,8 @@ impl World {
             case(IOCTL_SOFTNDK_TEST_LINK, &link, &[], size_of::<SOFTNDK_TEST_LINK_RESULT>()),
             case(IOCTL_SOFTNDK_TEST_PLANT, &plant, &[], 0),
             case(IOCTL_SOFTNDK_SET_FAULT_RULES, &diagnostics, &[], 0),
+            case(IOCTL_SOFTNDK_START_CAPTURE, &capture, &[], 0),
+            case(IOCTL_SOFTNDK_CAPTURE, &diagnostics, &[], 4096),
         ]
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::file::Inf;
 use super::install::INSTALL;
 use super::keywords::{
-    ADDRESSES, CABLE_LOCAL, CABLE_PEERS, CABLE_PORT, CABLE_VNI, CRC, FAULT_INJECTION, FAULT_RULES, GROUPS,
+    ADDRESSES, CABLE_LOCAL, CABLE_PEERS, CABLE_PORT, CABLE_VNI, CAPTURE, CRC, FAULT_INJECTION, FAULT_RULES, GROUPS,
     IP_CHECKSUM_IPV4, JUMBO_PACKET, LSO_V2_IPV4, LSO_V2_IPV6, NETWORK_ADDRESS, NETWORK_DIRECT, RSC_IPV4, RSC_IPV6,
     SEND_TIMEOUT, TCP_CHECKSUM_IPV4, TCP_CHECKSUM_IPV6,
 };
@@ -99,7 +99,7 @@ pub(super) fn of_the_driver(inf: &Inf) -> Vec<String> {
     let mut wanted = BTreeMap::from([(TECHNOLOGY, "1")]);
     wanted.extend([ADDRESSES, CABLE_LOCAL, CABLE_PEERS, FAULT_RULES, GROUPS, NETWORK_ADDRESS].map(|text| (text, "")));
     wanted.extend(numbers.iter().map(|(name, [default, ..])| (*name, &**default)));
-    let flags = [NETWORK_DIRECT, CRC, FAULT_INJECTION, LSO_V2_IPV4, LSO_V2_IPV6, RSC_IPV4, RSC_IPV6];
+    let flags = [NETWORK_DIRECT, CAPTURE, CRC, FAULT_INJECTION, LSO_V2_IPV4, LSO_V2_IPV6, RSC_IPV4, RSC_IPV6];
     wanted.extend(flags.iter().map(|flag| (flag.name, digit(flag.default))));
     // For received frames too there are 2 and 3 ("Using Registry Values to Enable and Disable Task Offloading"), which nothing here does.
     let checksums = [IP_CHECKSUM_IPV4, TCP_CHECKSUM_IPV4, TCP_CHECKSUM_IPV6].map(|number| number.name);

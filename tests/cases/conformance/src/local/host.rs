@@ -18,8 +18,8 @@ use ndk_abi::{
     ndis::NDIS_NDK_CAPABILITIES,
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
     softndk_ioctl::{
-        SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_FAULT_RULE, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT,
-        SOFTNDK_TEST_SMB_DIRECT_RESULT,
+        SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_FAULT_RULE, SOFTNDK_START_CAPTURE, SOFTNDK_TEST_LINK,
+        SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
     },
     status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED, STATUS_SUCCESS},
     wdm::MDL,
@@ -123,6 +123,18 @@ unsafe impl<K: Kernel> Host for LocalHost<K> {
 
     fn fault_rule(&self, place: usize) -> Option<SOFTNDK_FAULT_RULE> {
         self.provider.fault_rule(place)
+    }
+
+    fn start_capture(&self, file: u64, what: &SOFTNDK_START_CAPTURE) -> NTSTATUS {
+        self.provider.start_capture(file, what)
+    }
+
+    fn read_capture(&self, file: u64, output: &mut [u8]) -> Result<usize, NTSTATUS> {
+        self.provider.read_capture(file, output)
+    }
+
+    fn end_capture(&self, file: u64) {
+        self.provider.end_capture(file);
     }
 
     fn set_fault_rules(&self, text: &str) -> NTSTATUS {

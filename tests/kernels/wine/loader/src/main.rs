@@ -73,6 +73,7 @@ fn serve_service(driver: &str, addresses: &str) -> Result<()> {
         ("CableLocal", ""),
         ("CableVni", "1"),
         ("*JumboPacket", "1514"),
+        ("Capture", "0"),
         ("FaultInjection", "0"),
         ("FaultRules", ""),
     ] {
