@@ -24,7 +24,7 @@ struct Arguments {
     /// Write the JSON to this file too
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Only the groups whose names contain this: messages, write, wake, threads, queue-pairs, tokens
+    /// Only the groups whose names contain this: messages, write, write-captured, wake, threads, queue-pairs, tokens
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
     /// Measure connections over TCP between two devices instead: idle, writes, round-trips
@@ -77,9 +77,10 @@ enum Part {
 
 type Group = fn(&ProgressBar) -> Result<Vec<Figure>>;
 
-const GROUPS: [(&str, Group); 6] = [
+const GROUPS: [(&str, Group); 7] = [
     ("messages", |bar| Ok(messages::rate(bar))),
     ("write", |bar| Ok(write::throughput(bar))),
+    ("write-captured", |bar| Ok(write::captured(bar))),
     ("wake", |bar| Ok(wake::latency(bar))),
     ("threads", |bar| Ok(messages::threads(bar))),
     ("queue-pairs", |bar| Ok(scale::queue_pairs(bar))),

@@ -9,7 +9,7 @@ use checks::tally::Tally;
 
 use crate::session::{self, Session};
 use crate::two_processes::Harness;
-use crate::{faults, nd_cpp, run};
+use crate::{capture, faults, nd_cpp, run};
 
 /// For one program.
 const ONE_LIMIT: Duration = Duration::from_secs(120);
@@ -41,6 +41,9 @@ pub fn run(tally: &mut Tally) {
     tally.check("SOFTND_MODE chooses the device", modes());
     // Shows S1707.
     tally.check("SOFTND_FAULTS has fault rules for the device of the process", faults::without_driver());
+    let captured = step("capturing a program's connections without a driver", capture::without_driver);
+    // Shows S1724.
+    tally.check("SOFTND_CAPTURE names the file for a capture of the process's device", captured);
     let (crc, timeout) = (reads("SOFTND_CRC", ["0", "1"], "yes"), reads("SOFTND_SEND_TIMEOUT", ["0", "3600"], "3601"));
     // Shows T55.
     tally.check("a SOFTND_CRC that is neither 0 nor 1 is refused", crc);

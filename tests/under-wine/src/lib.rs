@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod cable;
+mod capture;
 pub mod computers;
 mod consumer;
 pub mod crowd;

@@ -25,7 +25,7 @@ use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::two_processes::{self, Harness};
 use crate::{
-    access, consumer, events, faults, hosted, installed, nd_cpp, ndkctl, perf, run, soak, tcpip, two_adapters,
+    access, capture, consumer, events, faults, hosted, installed, nd_cpp, ndkctl, perf, run, soak, tcpip, two_adapters,
     two_computers,
 };
 
@@ -161,6 +161,7 @@ fn programs(tally: &mut Tally) {
     tally.check("a 32-bit program is refused", refuses_32bit());
     access::run(tally);
     faults::run(tally);
+    capture::run(tally);
 }
 
 /// The driver of tests.

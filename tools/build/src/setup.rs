@@ -20,7 +20,7 @@ mod debian {
     use crate::command::{output, run, step};
     use crate::rust_src;
 
-    const PACKAGES: [(&str, &str); 10] = [
+    const PACKAGES: [(&str, &str); 11] = [
         ("gcc", "links programs of the host; compiles the consumers written in C"),
         ("g++", "compiles libFuzzer"),
         ("libc6-dev", "the C library's headers, for those"),
@@ -30,6 +30,7 @@ mod debian {
         ("libclang1-19", "lets bindgen read kernel headers"),
         ("libclang-common-19-dev", "clang's own headers, for bindgen"),
         ("llvm-19", "makes import libraries"),
+        ("tshark", "judges captures"),
         ("valgrind", "counts the instructions of posts and polls"),
     ];
 

@@ -39,7 +39,12 @@ const fn foreign(at: (u32, u32, u32, u32), title: &'static str, text: &'static s
 
 const PIECES: [Piece; 14] = [
     foreign((20, 20, 260, 56), "programs", "MPI and others of NetworkDirect"),
-    ours((20, 96, 260, 74), "softnd.dll", &["softnd", "nd-com", "nd-device"], "NetworkDirect version 2 and 1"),
+    ours(
+        (20, 96, 260, 74),
+        "softnd.dll",
+        &["softnd", "nd-com", "nd-device", "capture"],
+        "NetworkDirect version 2 and 1",
+    ),
     ours((300, 96, 260, 74), "ndkctl.exe", &[], "what the driver has and does"),
     ours((580, 96, 280, 74), "ndharness.exe", &[], "every case, latency and bandwidth"),
     ours(

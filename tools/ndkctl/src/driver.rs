@@ -4,15 +4,17 @@ use ndk_abi::{
     describe::ZeroInit,
     sockaddr::SOCKADDR_INET,
     softndk_ioctl::{
-        IOCTL_SOFTNDK_ADAPTER, IOCTL_SOFTNDK_ADDRESSES, IOCTL_SOFTNDK_CABLE, IOCTL_SOFTNDK_COUNTERS,
-        IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_ENDPOINTS, IOCTL_SOFTNDK_FAULT_RULES, IOCTL_SOFTNDK_SET_FAULT_RULES,
-        SOFTNDK_ADAPTER, SOFTNDK_CABLE, SOFTNDK_CABLE_LENGTH, SOFTNDK_CABLE_PEER, SOFTNDK_COUNTER, SOFTNDK_DIAGNOSTICS,
-        SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_ENDPOINT, SOFTNDK_FAULT_RULE, SOFTNDK_FDB_ENTRY, SOFTNDK_IOCTL_VERSION,
-        SOFTNDK_LIST, SOFTNDK_LIST_END, SOFTNDK_LIST_QUERY,
+        IOCTL_SOFTNDK_ADAPTER, IOCTL_SOFTNDK_ADDRESSES, IOCTL_SOFTNDK_CABLE, IOCTL_SOFTNDK_CAPTURE,
+        IOCTL_SOFTNDK_COUNTERS, IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_ENDPOINTS, IOCTL_SOFTNDK_FAULT_RULES,
+        IOCTL_SOFTNDK_SET_FAULT_RULES, IOCTL_SOFTNDK_START_CAPTURE, SOFTNDK_ADAPTER, SOFTNDK_CABLE,
+        SOFTNDK_CABLE_LENGTH, SOFTNDK_CABLE_PEER, SOFTNDK_COUNTER, SOFTNDK_DIAGNOSTICS, SOFTNDK_DIAGNOSTICS_QUERY,
+        SOFTNDK_ENDPOINT, SOFTNDK_FAULT_RULE, SOFTNDK_FDB_ENTRY, SOFTNDK_IOCTL_VERSION, SOFTNDK_LIST, SOFTNDK_LIST_END,
+        SOFTNDK_LIST_QUERY, SOFTNDK_START_CAPTURE,
     },
     status::{
-        NTSTATUS, STATUS_ACCESS_DENIED, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE,
-        STATUS_INVALID_PARAMETER, STATUS_NO_SUCH_DEVICE, STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_NOT_FOUND,
+        NTSTATUS, STATUS_ACCESS_DENIED, STATUS_DEVICE_BUSY, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES,
+        STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER, STATUS_NO_SUCH_DEVICE,
+        STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_NOT_FOUND,
     },
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -116,6 +118,26 @@ pub(crate) fn set_fault_rules(driver: &dyn Driver, rules: &str) -> anyhow::Resul
         }
         Err(status) => Err(failed("the fault rules", status)),
     }
+}
+
+/// Starts a capture, which ends when the device is closed.
+pub(crate) fn start_capture(driver: &dyn Driver, port: u16, snap: u32, bytes: u32) -> anyhow::Result<()> {
+    let start =
+        SOFTNDK_START_CAPTURE { Version: SOFTNDK_IOCTL_VERSION, Snap: snap, Bytes: bytes, Port: port, Reserved: 0 };
+    let hint = match driver.ask(IOCTL_SOFTNDK_START_CAPTURE, start.as_bytes(), &mut []) {
+        Ok(_) => return Ok(()),
+        Err(status @ STATUS_NOT_SUPPORTED) => (status, "captures are off: set the adapter's parameter Capture to 1"),
+        Err(status @ STATUS_DEVICE_BUSY) => (status, "another program captures the adapter"),
+        Err(status @ STATUS_INSUFFICIENT_RESOURCES) => (status, "try a smaller --buffer"),
+        Err(status) => return Err(failed("the connections", status)),
+    };
+    anyhow::bail!("cannot capture: {}; {}", hint.0, hint.1)
+}
+
+/// Takes records of the capture, and returns the bytes written to `answer`.
+pub(crate) fn read_capture(driver: &dyn Driver, answer: &mut [u8]) -> anyhow::Result<usize> {
+    let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
+    driver.ask(IOCTL_SOFTNDK_CAPTURE, query.as_bytes(), answer).map_err(|status| failed("the capture", status))
 }
 
 pub(crate) fn endpoints(driver: &dyn Driver) -> anyhow::Result<Vec<SOFTNDK_ENDPOINT>> {

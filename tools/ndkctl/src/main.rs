@@ -3,6 +3,7 @@
 
 mod adapters;
 mod cable;
+mod capture;
 mod columns;
 mod connections;
 mod driver;
@@ -32,8 +33,8 @@ use serde::Serialize;
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Exit status: 0 on success, 1 when `status` finds no driver, a rule of `faults assert` has not fired, or \
-                  `faults sweep` found something, 2 for any other error; errors have the name and number of \
+    after_help = "Exit status: 0 on success, 1 when `status` finds no driver, a rule of `faults assert` has not fired, \
+                  `faults sweep` found something, or the program of `capture` has failed, 2 for any other error; errors have the name and number of \
                   the NTSTATUS."
 )]
 struct CommandLine {
@@ -104,6 +105,12 @@ enum Command {
         #[command(subcommand)]
         command: Option<faults::Command>,
     },
+    /// Write what the adapter's connections carry to a pcapng file, which Wireshark reads, until interrupted.
+    ///
+    /// Connections within the adapter, which no network carries, are written as the TCP, MPA, DDP and RDMAP that a wire would carry. Fault rules that
+    /// fire and requests that fail are comments on packets. For Wireshark to know RDMA on port 5445, its preference tcp.try_heuristic_first has to be
+    /// on. Needs the adapter's parameter Capture, as the data of all consumers is in it.
+    Capture(capture::Options),
     /// Have Windows turn RDMA on, by Enable-NetAdapterRdma, and wait until the driver reports RDMA on.
     Enable,
     /// Have Windows turn RDMA off, by Disable-NetAdapterRdma, and wait until the driver reports RDMA off. Programs and kernel consumers lose their
@@ -145,6 +152,17 @@ fn execute(command: &Command, json: bool, path: &'static str) -> anyhow::Result<
         Command::Adapters => print(&adapters::Adapters::read(open)?, json)?,
         Command::Cable => print(&cable::Found::read(&*opened(path)?)?, json)?,
         Command::Faults { command } => return faults::execute(command.as_ref(), path, json),
+        Command::Capture(options) => {
+            let captured = capture::capture_here(&*opened(path)?, options)?;
+            if options.is_to_standard_output() {
+                eprint!("{captured}");
+            } else {
+                print(&captured, json)?;
+            }
+            if captured.has_failed() {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
         Command::Enable => print(&switch::switch_here(path, true)?, json)?,
         Command::Disable => print(&switch::switch_here(path, false)?, json)?,
         Command::Trace { level, seconds } => {

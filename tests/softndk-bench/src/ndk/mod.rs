@@ -15,6 +15,7 @@ use hosted::{Hosted, Mdl};
 use ndk_abi::{
     describe::ZeroInit,
     ndkpi::*,
+    softndk_ioctl::{SOFTNDK_CAPTURE_BYTES, SOFTNDK_IOCTL_VERSION, SOFTNDK_START_CAPTURE},
     status::{NTSTATUS, STATUS_PENDING, STATUS_SUCCESS},
 };
 use ndk_provider::Provider;
@@ -159,10 +160,27 @@ impl Adapter {
         Self::open(address, false, Some(std::process::id()))
     }
 
+    /// The adapter of a device whose connections are captured, with so many bytes of data of each segment. Nobody reads the records.
+    #[must_use]
+    pub fn captured(snap: u32) -> Self {
+        let what = SOFTNDK_START_CAPTURE {
+            Version: SOFTNDK_IOCTL_VERSION,
+            Snap: snap,
+            Bytes: SOFTNDK_CAPTURE_BYTES,
+            Port: 0,
+            Reserved: 0,
+        };
+        Self::open_with(ADDRESS, None, |provider| assert_eq!(provider.start_capture(0, &what), STATUS_SUCCESS))
+    }
+
     fn open(address: IpAddr, crc: bool, process: Option<u32>) -> Self {
+        Self::open_with(address, process, |provider| provider.want_crc(crc))
+    }
+
+    fn open_with(address: IpAddr, process: Option<u32>, set: impl FnOnce(&Provider<Hosted>)) -> Self {
         let provider = Provider::<Hosted>::new(&[address]);
         let adapter = provider.and_then(|provider| {
-            provider.want_crc(crc);
+            set(&provider);
             provider.open_for(NDK_VERSION { Major: 2, Minor: 0 }, process, &PoolQuota::UNLIMITED)
         });
         Self(adapter.unwrap_or_else(|status| panic!("no adapter: {status:?}")), address)

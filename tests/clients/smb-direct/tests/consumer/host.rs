@@ -35,8 +35,12 @@ impl Host {
         Self::at(IpAddr::V6(Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, 1)))
     }
 
-    fn at(address: IpAddr) -> Self {
+    pub(crate) fn at(address: IpAddr) -> Self {
         Self { provider: Provider::new(&[address]).unwrap(), address }
+    }
+
+    pub(crate) fn provider(&self) -> &Provider<SimKernel> {
+        &self.provider
     }
 
     pub(crate) fn address(&self) -> IpAddr {

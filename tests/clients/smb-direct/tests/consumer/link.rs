@@ -15,9 +15,9 @@ use smb_direct::{Access, Done, Failure, Options, Step};
 
 use crate::host::Host;
 
-type Link = smb_direct::Link<Host>;
-type Port = smb_direct::Port<Host>;
-type Wake = smb_direct::Wake<Host>;
+pub(crate) type Link = smb_direct::Link<Host>;
+pub(crate) type Port = smb_direct::Port<Host>;
+pub(crate) type Wake = smb_direct::Wake<Host>;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const SECOND: Duration = Duration::from_secs(1);
@@ -61,7 +61,7 @@ fn established(options: [Options; 2], code: impl FnOnce(&Session, Link, Link)) {
 }
 
 /// Ends both.
-fn close(links: [Link; 2]) {
+pub(crate) fn close(links: [Link; 2]) {
     for link in links {
         assert_eq!(link.close(&passive()), Ok(()));
     }
@@ -85,7 +85,7 @@ fn in_time<T: Send>(session: &Session, work: impl FnOnce() -> T + Send) -> T {
 }
 
 /// Waits for what `next` finds.
-fn await_next<T>(link: &Link, mut next: impl FnMut(&Link) -> Option<T>) -> T {
+pub(crate) fn await_next<T>(link: &Link, mut next: impl FnMut(&Link) -> Option<T>) -> T {
     loop {
         if let Some(found) = next(link) {
             return found;
@@ -94,12 +94,12 @@ fn await_next<T>(link: &Link, mut next: impl FnMut(&Link) -> Option<T>) -> T {
     }
 }
 
-fn message(link: &Link) -> (Vec<u8>, Option<u32>) {
+pub(crate) fn message(link: &Link) -> (Vec<u8>, Option<u32>) {
     await_next(link, |link| link.receive().map(|message| (message.bytes.to_vec(), message.invalidated)))
 }
 
 /// Where a descriptor says that memory is: address and token.
-fn place(descriptor: &[u8]) -> (u64, u32) {
+pub(crate) fn place(descriptor: &[u8]) -> (u64, u32) {
     let (address, token) = (descriptor[..8].try_into().unwrap(), descriptor[8..12].try_into().unwrap());
     (u64::from_le_bytes(address), u32::from_le_bytes(token))
 }

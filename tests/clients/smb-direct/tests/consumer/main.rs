@@ -1,6 +1,7 @@
 //! The consumer over the provider, in the simulated kernel.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
+mod capture;
 mod faults;
 mod host;
 mod link;

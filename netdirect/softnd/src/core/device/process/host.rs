@@ -26,7 +26,7 @@ use ndk_provider::{MAX_VERSION_2, Provider};
 use platform::{Passive, PoolQuota};
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessAffinityMask};
 
-use super::{memory::ProcessMemory, request::ProcessRequest};
+use super::{capture::Capture, memory::ProcessMemory, request::ProcessRequest};
 
 /// A NET_LUID that no interface has: type "other" (1), highest index.
 const ADAPTER_ID: u64 = 0x0001_ffff_ff00_0000;
@@ -42,11 +42,15 @@ const SEND_TIMEOUT_MAX: u32 = 3600;
 /// The environment variable for the fault rules of the process's device.
 const FAULTS: &str = "SOFTND_FAULTS";
 
+/// The environment variable for the file that gets a capture of the process's connections.
+const CAPTURE: &str = "SOFTND_CAPTURE";
+
 /// The process, with one adapter.
 pub(super) struct ProcessHost {
     provider: Provider<Hosted>,
     /// The number of registered bytes.
     registered: Arc<AtomicU64>,
+    capture: Option<Arc<Capture>>,
 }
 
 impl ProcessHost {
@@ -81,7 +85,14 @@ impl ProcessHost {
                 return Err(STATUS_INVALID_PARAMETER);
             }
         }
-        Ok(Self { provider, registered: Arc::default() })
+        let capture = match env::var_os(CAPTURE) {
+            Some(name) => Some(Capture::start(&provider, &name).map_err(|error| {
+                eprintln!("softnd.dll: {CAPTURE} is {name:?}: {error}");
+                STATUS_INVALID_PARAMETER
+            })?),
+            None => None,
+        };
+        Ok(Self { provider, registered: Arc::default(), capture })
     }
 
     /// Gives the adapter the machine's usable addresses, and removes all others. Without memory the adapter keeps its
@@ -125,6 +136,10 @@ unsafe impl AdapterSource<Hosted> for ProcessHost {
         // If the process exited now, its connections would be reset and could lose sent data: wait until both sides
         // have closed them, or the time for that has passed (`LINGER_MICROSECONDS` of soft-rdma).
         lingering.wait(passive);
+        // The process may end without another chance to write the last records.
+        if let Some(capture) = &self.capture {
+            capture.write();
+        }
     }
 }
 

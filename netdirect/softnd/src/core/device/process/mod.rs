@@ -1,9 +1,10 @@
 //! The device in the program's own process: the crates of softndk.sys over a process instead of a kernel. `host.rs` is
-//! the host of the control device, `request.rs` its requests, `pipe.rs` the overlapped files.
+//! the host of the control device, `request.rs` its requests, `pipe.rs` the overlapped files, `capture.rs` the capture.
 //!
 //! There is one device for the life of the process. The device has threads, so it keeps the DLL loaded.
 #![expect(unsafe_code, reason = "requests with an output that is written later, and a call into kernel32")]
 
+mod capture;
 mod host;
 mod memory;
 mod pipe;

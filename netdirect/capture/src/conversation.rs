@@ -1,0 +1,212 @@
+//! A connection, as a TCP conversation.
+
+use std::net::SocketAddr;
+
+use iwarp::mpa::{FrameKind, MAX_FRAME, MpaFrame, Revision};
+
+use crate::{
+    fpdus::{self, Fpdu, Numbers},
+    packet::{self, Flags},
+};
+
+/// The sender and the receiver of bytes.
+pub(crate) type Direction = (SocketAddr, SocketAddr);
+
+/// Bytes of a stream in one packet, at most.
+const SEGMENT: usize = 60_000;
+
+/// A packet to write.
+pub(crate) struct Packet {
+    pub(crate) time: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// Its length, with bytes that were not captured.
+    pub(crate) length: usize,
+    pub(crate) comment: Option<String>,
+}
+
+/// One connection, from its beginning in the capture on.
+pub(crate) struct Conversation {
+    sides: [Side; 2],
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    New,
+    Open,
+    Ended,
+}
+
+/// What one side sends.
+struct Side {
+    address: SocketAddr,
+    /// The number of its next byte.
+    sequence: u32,
+    numbers: Numbers,
+    /// Bytes of a stream whose other records are still to come.
+    partial: Option<Partial>,
+}
+
+struct Partial {
+    time: u64,
+    total: usize,
+    bytes: Vec<u8>,
+}
+
+impl Conversation {
+    /// The conversation of two addresses.
+    pub(crate) fn new((one, other): Direction) -> Self {
+        let side = |address| Side { address, sequence: 1, numbers: Numbers::default(), partial: None };
+        Self { sides: [side(one), side(other)], state: State::New }
+    }
+
+    fn index(&self, source: SocketAddr) -> usize {
+        usize::from(self.sides[0].address != source)
+    }
+
+    /// Bytes of the stream from `source`: the first of `total`, with `left` more to come in [`Self::more`].
+    pub(crate) fn stream(
+        &mut self,
+        time: u64,
+        source: SocketAddr,
+        total: usize,
+        bytes: &[u8],
+        left: u32,
+    ) -> Vec<Packet> {
+        let mut packets = self.flush(source);
+        let is_request = MpaFrame::parse(FrameKind::Request, bytes).is_ok();
+        self.begin(time, source, is_request, false, &mut packets);
+        let index = self.index(source);
+        self.sides[index].partial = Some(Partial { time, total, bytes: bytes.to_vec() });
+        if left == 0 {
+            packets.extend(self.flush(source));
+        }
+        packets
+    }
+
+    /// More bytes of the stream from `source`.
+    pub(crate) fn more(&mut self, source: SocketAddr, bytes: &[u8], left: u32) -> Vec<Packet> {
+        let index = self.index(source);
+        if let Some(partial) = &mut self.sides[index].partial {
+            partial.bytes.extend_from_slice(bytes);
+        }
+        if left == 0 { self.flush(source) } else { Vec::new() }
+    }
+
+    /// A segment within the adapter.
+    pub(crate) fn segment(&mut self, time: u64, source: SocketAddr, total: u32, known: &[u8]) -> Vec<Packet> {
+        let mut packets = Vec::new();
+        self.begin(time, source, false, true, &mut packets);
+        let index = self.index(source);
+        let receiver = self.sides[1 - index].numbers;
+        let fpdus = fpdus::of_segment(known, total, &mut self.sides[index].numbers, &receiver);
+        for Fpdu { bytes, length } in fpdus.unwrap_or_default() {
+            packets.extend(self.send(time, source, &bytes, length));
+        }
+        packets
+    }
+
+    /// The end of the connection: `source` disconnects (0), or the other side (1), or there was an error (2).
+    pub(crate) fn ended(&mut self, time: u64, source: SocketAddr, reason: u32) -> Vec<Packet> {
+        let mut packets = self.flush(source);
+        if self.state != State::Open {
+            // The other side has told of the end, or the capture has nothing of the connection.
+            return packets;
+        }
+        let first = if reason == 1 { 1 - self.index(source) } else { self.index(source) };
+        if reason == 2 {
+            packets.push(self.control(time, first, Flags { rst: true, ack: true, ..Flags::default() }, None));
+        } else {
+            for index in [first, 1 - first] {
+                packets.push(self.control(time, index, Flags { fin: true, ack: true, ..Flags::default() }, None));
+            }
+        }
+        self.state = State::Ended;
+        packets
+    }
+
+    /// A packet without data from `source`, with a comment.
+    pub(crate) fn comment(&mut self, time: u64, source: SocketAddr, comment: String) -> Vec<Packet> {
+        let mut packets = self.flush(source);
+        if self.state == State::New {
+            self.begin(time, source, false, true, &mut packets);
+        }
+        let index = self.index(source);
+        packets.push(self.control(time, index, Flags { ack: true, ..Flags::default() }, Some(comment)));
+        packets
+    }
+
+    /// The bytes from `source` that wait for more, which were dropped.
+    pub(crate) fn flush(&mut self, source: SocketAddr) -> Vec<Packet> {
+        let index = self.index(source);
+        match self.sides[index].partial.take() {
+            Some(Partial { time, total, bytes }) => self.send(time, source, &bytes, total),
+            None => Vec::new(),
+        }
+    }
+
+    /// Begins the conversation, if it is new or a request begins it anew: TCP's handshake, and unless a Request follows, MPA frames that were not
+    /// captured, so that Wireshark knows what the stream is.
+    fn begin(&mut self, time: u64, source: SocketAddr, is_request: bool, crc: bool, packets: &mut Vec<Packet>) {
+        if self.state == State::Open || self.state == State::Ended && !is_request {
+            return;
+        }
+        for side in &mut self.sides {
+            side.numbers = Numbers::default();
+        }
+        self.state = State::Open;
+        let index = self.index(source);
+        let made_up =
+            (!is_request).then(|| "the connection began before the capture: handshakes are made up".to_owned());
+        packets.push(self.control(time, index, Flags { syn: true, ..Flags::default() }, made_up));
+        packets.push(self.control(time, 1 - index, Flags { syn: true, ack: true, ..Flags::default() }, None));
+        packets.push(self.control(time, index, Flags { ack: true, ..Flags::default() }, None));
+        if is_request {
+            return;
+        }
+        for (index, kind) in [(index, FrameKind::Request), (1 - index, FrameKind::Reply)] {
+            let revision = Revision::One;
+            let frame = MpaFrame { kind, markers: false, crc, reject: false, revision, private_data: &[] };
+            let mut bytes = [0; MAX_FRAME];
+            if let Some(bytes) = frame.emit(&mut bytes).and_then(|length| bytes.get(..length)) {
+                packets.extend(self.send(time, self.sides[index].address, bytes, bytes.len()));
+            }
+        }
+    }
+
+    /// Sends `length` bytes of the stream, of which `bytes` are known.
+    fn send(&mut self, time: u64, source: SocketAddr, bytes: &[u8], length: usize) -> Vec<Packet> {
+        let index = self.index(source);
+        let mut packets = Vec::new();
+        for start in (0..length).step_by(SEGMENT) {
+            let total = SEGMENT.min(length - start);
+            let known = bytes.get(start.min(bytes.len())..bytes.len().min(start + total)).unwrap_or_default();
+            packets.push(self.packet(time, index, Flags { ack: true, ..Flags::default() }, known, total, None));
+        }
+        packets
+    }
+
+    fn control(&mut self, time: u64, index: usize, flags: Flags, comment: Option<String>) -> Packet {
+        self.packet(time, index, flags, &[], 0, comment)
+    }
+
+    fn packet(
+        &mut self,
+        time: u64,
+        index: usize,
+        flags: Flags,
+        known: &[u8],
+        total: usize,
+        comment: Option<String>,
+    ) -> Packet {
+        let direction = (self.sides[index].address, self.sides[1 - index].address);
+        let acknowledged = if flags.ack { self.sides[1 - index].sequence } else { 0 };
+        let mut bytes = packet::headers(direction, flags, (self.sides[index].sequence, acknowledged), known, total);
+        let length = bytes.len() + total;
+        bytes.extend_from_slice(known);
+        // A conversation that was captured for long begins with 0 again, as in TCP.
+        let used = total as u32 + u32::from(flags.syn) + u32::from(flags.fin);
+        self.sides[index].sequence = self.sides[index].sequence.wrapping_add(used);
+        Packet { time, bytes, length, comment }
+    }
+}
