@@ -9,6 +9,7 @@ mod connections;
 mod driver;
 mod faults;
 mod objects;
+mod powershell;
 mod stats;
 mod status;
 mod sweep;

@@ -10,7 +10,10 @@ use anyhow::Context as _;
 use ndk_abi::softndk_ioctl::SOFTNDK_ADAPTER_ENABLED;
 use serde::Serialize;
 
-use crate::driver::{self, Driver};
+use crate::{
+    driver::{self, Driver},
+    powershell,
+};
 
 /// The longest wait for the driver's new state: Windows may restart the adapter.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -81,24 +84,5 @@ pub(crate) fn switch(
 
 /// [`switch`] with the device at `path`, and this computer's PowerShell.
 pub(crate) fn switch_here(path: &str, on: bool) -> anyhow::Result<Switched> {
-    switch(|| crate::opened(path), run, on, PATIENCE)
-}
-
-/// Runs commands in the PowerShell that comes with Windows. PowerShell is started by its full path, so that an administrator runs no program from the
-/// current folder or from a PATH that others may change.
-#[cfg(windows)]
-fn run(commands: &str) -> anyhow::Result<()> {
-    let powershell = crate::system::folder()?.join(r"WindowsPowerShell\v1.0\powershell.exe");
-    let mut command = std::process::Command::new(&powershell);
-    command.args(["-NoProfile", "-NonInteractive", "-Command", commands]);
-    let output = command.output().with_context(|| format!("cannot run {}", powershell.display()))?;
-    let said = [output.stderr, output.stdout].map(|said| String::from_utf8_lossy(&said).trim().to_owned()).join(" ");
-    anyhow::ensure!(output.status.success(), "PowerShell failed ({}): {said}", output.status);
-    Ok(())
-}
-
-/// There is no PowerShell with these commands on this system.
-#[cfg(not(windows))]
-fn run(_commands: &str) -> anyhow::Result<()> {
-    anyhow::bail!("this program needs Windows")
+    switch(|| crate::opened(path), |commands| powershell::run(commands).map(drop), on, PATIENCE)
 }
