@@ -6,6 +6,7 @@ mod cable;
 mod capture;
 mod columns;
 mod connections;
+mod doctor;
 mod driver;
 mod faults;
 mod objects;
@@ -35,8 +36,8 @@ use serde::Serialize;
 #[command(
     version,
     after_help = "Exit status: 0 on success, 1 when `status` finds no driver, a rule of `faults assert` has not fired, \
-                  `faults sweep` found something, or the program of `capture` has failed, 2 for any other error; errors have the name and number of \
-                  the NTSTATUS."
+                  `faults sweep` or `doctor` found something, `doctor` could not know something, or the program of \
+                  `capture` has failed, 2 for any other error; errors have the name and number of the NTSTATUS."
 )]
 struct CommandLine {
     #[command(subcommand)]
@@ -117,6 +118,17 @@ enum Command {
     /// Have Windows turn RDMA off, by Disable-NetAdapterRdma, and wait until the driver reports RDMA off. Programs and kernel consumers lose their
     /// objects and connections.
     Disable,
+    /// Why is SMB not using RDMA? Each cause that is there: what, why, by which document, and the command that mends it.
+    ///
+    /// Looks at what PowerShell's cmdlets say of this machine, some of them only to an administrator, and at the driver, and changes nothing. What a
+    /// query does not tell is `not known`, never right. With SERVER also which pairs of addresses Windows will use, in order, and why not the others.
+    ///
+    /// A recording (--save) has a file for each query: Windows' version; names, states, bindings and addresses of the network adapters; routes; the
+    /// firewall's profiles, and its rules for TCP with names and ports; settings, interfaces and connections of SMB with the names of servers; the
+    /// driver's devices and connections. It has no file names, users or passwords: look at it before you send it.
+    ///
+    /// Firewall rules are looked at without their remote addresses. Not yet run on Windows.
+    Doctor(doctor::Arguments),
     /// The driver's ETW events as they come, until interrupted: of the adapter, connections, listeners and failures.
     ///
     /// For administrators and Performance Log Users. The driver may be started later. At the end the numbers of shown and of lost events are printed
@@ -164,6 +176,7 @@ fn execute(command: &Command, json: bool, path: &'static str) -> anyhow::Result<
                 return Ok(ExitCode::FAILURE);
             }
         }
+        Command::Doctor(arguments) => return doctor::execute(arguments, json),
         Command::Enable => print(&switch::switch_here(path, true)?, json)?,
         Command::Disable => print(&switch::switch_here(path, false)?, json)?,
         Command::Trace { level, seconds } => {

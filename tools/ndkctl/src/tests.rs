@@ -21,7 +21,15 @@ use ndk_abi::{
 use zerocopy::IntoBytes as _;
 
 use crate::{
-    adapters::Adapters, cable, connections::Endpoints, driver::Driver, faults, objects::Objects, stats, status::Status,
+    adapters::Adapters,
+    cable,
+    connections::Endpoints,
+    doctor::inputs::{self, Answer},
+    driver::Driver,
+    faults,
+    objects::Objects,
+    stats,
+    status::Status,
     switch::switch,
 };
 
@@ -171,6 +179,31 @@ fn adapter_and_status_say_what_there_is() {
         assert_eq!(json["files"], 2);
         assert!(status.to_string().contains("connections  2 sides established\n"), "{status}");
     });
+}
+
+// Shows S1806.
+#[test]
+fn the_doctor_gets_the_drivers_state() {
+    with_traffic(|pair, open| {
+        let opened = |path| match path {
+            DEVICE => Ok(Box::new(open()) as Box<dyn Driver>),
+            _ => Err(STATUS_OBJECT_NAME_NOT_FOUND),
+        };
+        let Answer::Objects(devices) = inputs::driver(opened) else { panic!("the driver is there") };
+        let [device] = &devices[..] else { panic!("{devices:?}") };
+        let status = serde_json::to_value(Status::read(DEVICE, Ok(Box::new(open()))).unwrap()).unwrap();
+        assert_eq!(device["device"], DEVICE);
+        for same in ["driver_version", "net_luid"] {
+            assert!(device[same].is_string() && device[same] == status[same], "{device} {status}");
+        }
+        assert_eq!((&device["rdma_enabled"], &device["cable"]), (&true.into(), &serde_json::Value::Null));
+        assert_eq!(device["addresses"], serde_json::json!(["192.0.2.1", "2001:db8::1"]));
+        let far = pair.listener.address().unwrap().unwrap().to_string();
+        assert!(device["peers"].as_array().unwrap().contains(&far.into()), "{device}");
+    });
+    assert!(matches!(inputs::driver(|_| Err(STATUS_OBJECT_NAME_NOT_FOUND)), Answer::Objects(none) if none.is_empty()));
+    let refused = inputs::driver(|_| Err(STATUS_ACCESS_DENIED));
+    assert!(matches!(&refused, Answer::Failed { error } if error.contains("administrators")), "{refused:?}");
 }
 
 /// The answer of a driver with a cable whose counts are all different.
