@@ -35,6 +35,7 @@ try {
         'drivers.txt'  = { pnputil.exe /enum-drivers /class Net }
         'adapters.txt' = { Get-NetAdapter -IncludeHidden | Format-List * }
         'rdma.txt'     = { Get-NetAdapterRdma | Format-List * }
+        'doctor.txt'   = { .\ndkctl.exe doctor --save "$folder\doctor" }
         'verifier.txt' = { verifier.exe /query; verifier.exe /querysettings }
         'events.txt'   = {
             wevtutil.exe export-log System "$folder\system.evtx" '/query:*[System[TimeCreated[timediff(@SystemTime) <= 86400000]]]'
