@@ -58,6 +58,8 @@ pub enum Expected {
     Status(Point),
     /// A time.
     Time,
+    /// A time of whole seconds.
+    Seconds,
     /// Nothing more.
     End,
 }
@@ -89,9 +91,11 @@ impl fmt::Display for Expected {
             Self::Action(point) if point.has_connection() => {
                 f.write_str("`fail STATUS`, `delay TIME`, `stall`, `disconnect` or `reset`")
             }
+            Self::Action(point) if point.makes_connection() => f.write_str("`fail STATUS` or `send-timeout TIME`"),
             Self::Action(_) => f.write_str("`fail STATUS`"),
             Self::Status(point) => list(f, "one of", point.statuses().iter().map(|status| status.0)),
             Self::Time => f.write_str("a time as 100us, 5ms or 2s, not 0 and at most an hour"),
+            Self::Seconds => f.write_str("whole seconds as 2s, not 0 and at most an hour"),
             Self::End => f.write_str("the end of the rule"),
         }
     }
@@ -272,6 +276,11 @@ fn microseconds(time: &str) -> Option<u32> {
     found.filter(|time| (1..=HOUR).contains(time))
 }
 
+fn whole_seconds(microseconds: u32) -> Option<u32> {
+    const SECOND: u32 = 1_000_000;
+    microseconds.is_multiple_of(SECOND).then(|| microseconds.checked_div(SECOND))?
+}
+
 /// A number of digits only: `FromStr` takes a sign too.
 fn number<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok().filter(|_| text.starts_with(|first: char| first.is_ascii_digit()))
@@ -293,6 +302,11 @@ fn action(point: Point, words: &mut Words<'_>) -> Result<Action, Wrong> {
         "delay" if point.has_connection() => {
             let word = words.next();
             microseconds(word.text).map(Action::Delay).ok_or(word.wrong(Expected::Time))
+        }
+        "send-timeout" if point.makes_connection() => {
+            let word = words.next();
+            let seconds = microseconds(word.text).and_then(whole_seconds);
+            seconds.map(Action::SendTimeout).ok_or(word.wrong(Expected::Seconds))
         }
         "stall" if point.has_connection() => Ok(Action::Stall),
         "disconnect" if point.has_connection() => Ok(Action::Disconnect),

@@ -135,6 +135,12 @@ impl Point {
         }
     }
 
+    /// Whether the request makes a connection, so that a rule may set a time for it.
+    #[must_use]
+    pub const fn makes_connection(self) -> bool {
+        matches!(self, Self::Connect | Self::Accept)
+    }
+
     /// Whether a queue pair carries the request out, so that a rule may also end the connection.
     #[must_use]
     pub const fn has_connection(self) -> bool {

@@ -103,6 +103,8 @@ pub enum Action {
     /// The queue pair carries neither the request out nor those behind it, until the consumer flushes them, the connection ends, or no rule is for
     /// the point.
     Stall,
+    /// Not the request, but messages of its connection that find no receive fail, after this number of seconds.
+    SendTimeout(u32),
 }
 
 /// A request that passes a point. `None`: it has no such property.

@@ -84,6 +84,8 @@ fn each_point_takes_its_statuses_and_filters_and_no_others() {
             let text = format!("on {} do {action}", point.name());
             assert_eq!(parse(&text).next().unwrap().is_ok(), point.has_connection(), "{text}");
         }
+        let text = format!("on {} do send-timeout 2s", point.name());
+        assert_eq!(parse(&text).next().unwrap().is_ok(), matches!(point, Point::Connect | Point::Accept), "{text}");
     }
 }
 
@@ -124,6 +126,11 @@ fn a_wrong_rule_says_where_and_what_was_expected() {
             "rule 1, column 19: expected one of STATUS_INSUFFICIENT_RESOURCES, STATUS_SHARING_VIOLATION",
         ),
         ("on send do delay 5", "rule 1, column 18: expected a time as 100us, 5ms or 2s, not 0 and at most an hour"),
+        ("on accept do reset", "rule 1, column 14: expected `fail STATUS` or `send-timeout TIME`"),
+        (
+            "on accept do send-timeout 1500ms",
+            "rule 1, column 27: expected whole seconds as 2s, not 0 and at most an hour",
+        ),
         ("on send do reset now", "rule 1, column 18: expected the end of the rule"),
     ];
     for (text, message) in cases {
@@ -142,6 +149,8 @@ fn a_time_has_a_unit_and_bounds() {
     for (time, microseconds) in times {
         assert_eq!(delay(time), Some(Action::Delay(microseconds)), "{time}");
     }
+    let timeout = parse("on accept do send-timeout 3000ms").next().unwrap().unwrap().0;
+    assert_eq!(timeout.action, Action::SendTimeout(3));
     for wrong in ["", "0ms", "3601s", "4294967us1", "4294968ms", "5000s", "-1s", "1.5s", "s", "1h"] {
         assert_eq!(delay(wrong), None, "{wrong}");
     }

@@ -178,6 +178,8 @@ c_consts! { SOFTNDK_NUMBERS: u32;
     /// [`SOFTNDK_CAPTURE_RECORD::Kind`]: a fault rule has fired for a request of the source. `Value`: its number. The data is
     /// its text.
     SOFTNDK_CAPTURE_FAULT = 6;
+    /// [`SOFTNDK_CAPTURE_RECORD::Kind`]: a message of the source begins to wait, as the destination has no receive.
+    SOFTNDK_CAPTURE_NOT_READY = 7;
     /// The most [`SOFTNDK_FDB_ENTRY`] of a cable.
     SOFTNDK_CABLE_FDB = 256;
 }

@@ -40,6 +40,8 @@ pub enum RecordKind {
     Failed = 5,
     /// A fault rule has fired, for a request of the source. `value`: its number; the data is its text.
     Fault = 6,
+    /// A message of the source begins to wait, as the destination has no receive.
+    NotReady = 7,
 }
 
 /// A record of a capture, but for its data.
@@ -353,6 +355,11 @@ impl<P: Platform> Tap<P> {
     /// Adds that a request of this side has failed.
     pub(crate) fn failed(&self, error: Error) {
         self.capture.add(RecordKind::Failed, self.sent, error as u32, &[], 0);
+    }
+
+    /// Adds that a message begins to wait for a receive.
+    pub(crate) fn not_ready(&self, direction: Direction) {
+        self.capture.add(RecordKind::NotReady, direction, 0, &[], 0);
     }
 
     /// Adds that a fault rule has fired.

@@ -49,6 +49,8 @@ counters! {
     ActiveConnections = "active_connections",
     /// Requests that a fault rule failed, and connections that one ended.
     Faults = "faults",
+    /// Messages that waited for a receive: sends within the device, and messages of other machines.
+    ReceiverNotReady = "receiver_not_ready",
     /// Completion queues that failed.
     CqErrors = "cq_errors",
     /// Bytes of data sent: within the device, or to other machines.

@@ -9,7 +9,7 @@ use fault_rules::{Passage, Point};
 use platform::{Arc, Charge, Event, Passive, Platform, PoolQuota, SpinLock};
 
 use crate::{
-    Error, ObjectKind, Status,
+    Error, ObjectKind,
     capture::{Capture, CaptureError, CaptureOptions, DeviceCapture},
     connect::addresses::Addresses,
     connect::ports::{ConnectionSide, InUse, LocalEndpoint, Ports},
@@ -286,8 +286,14 @@ impl<P: Platform> Adapter<P> {
         self.process.map_or(0, |_| self.device.send_timeout.load(Ordering::Relaxed))
     }
 
-    /// A call passes a point for fault rules, with its addresses and its length. Error: a rule fails the call.
-    pub(crate) fn pass_point(&self, point: Point, addresses: platform::Addresses, bytes: Option<u64>) -> Status {
+    /// A call passes a point for fault rules, with its addresses and its length. Error: a rule fails the call; `Some`: a rule sets the seconds that
+    /// messages of the connection wait for a receive.
+    pub(crate) fn pass_point(
+        &self,
+        point: Point,
+        addresses: platform::Addresses,
+        bytes: Option<u64>,
+    ) -> Result<Option<u32>, Error> {
         let platform::Addresses { local, remote } = addresses;
         let passage = Passage { point, local, remote, role: None, process: self.process, queue_pair: None, bytes };
         self.device.faults.check(&self.device, &passage)

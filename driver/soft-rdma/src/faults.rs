@@ -8,7 +8,7 @@ use core::{
 use fault_rules::{Action, Counts, LONGEST_RULE, ParseError, Passage, Point, Rule, parse};
 use platform::{Addresses, Notice, OutOfMemory, Platform, Slice, SpinLock};
 
-use crate::{Counter, Device, Error, Status, limits, watch};
+use crate::{Counter, Device, Error, limits, watch};
 
 /// The rules of a device.
 pub(crate) struct Faults<P: Platform> {
@@ -83,6 +83,8 @@ pub(crate) enum Fault {
     Delay(u32),
     /// The request waits until it is flushed.
     Stall,
+    /// Messages of the connection wait for a receive for this number of seconds.
+    SendTimeout(u32),
 }
 
 /// The errors that rules name.
@@ -110,6 +112,7 @@ impl From<Action> for Fault {
             Action::Reset => Self::Reset,
             Action::Delay(microseconds) => Self::Delay(microseconds),
             Action::Stall => Self::Stall,
+            Action::SendTimeout(seconds) => Self::SendTimeout(seconds),
         }
     }
 }
@@ -178,15 +181,16 @@ impl<P: Platform> Faults<P> {
         Some(action.into())
     }
 
-    /// As [`Self::fault`], at a point that only fails.
-    pub(crate) fn check(&self, device: &Device<P>, passage: &Passage) -> Status {
+    /// As [`Self::fault`], for a call. `Some`: the seconds of a [`Fault::SendTimeout`].
+    pub(crate) fn check(&self, device: &Device<P>, passage: &Passage) -> Result<Option<u32>, Error> {
         if !self.has_rule_for(passage.point) {
-            return Ok(());
+            return Ok(None);
         }
         match self.fault(device, passage) {
             Some(Fault::Fail(error)) => Err(error),
-            // The parser takes no other rule at such a point.
-            Some(_) | None => Ok(()),
+            Some(Fault::SendTimeout(seconds)) => Ok(Some(seconds)),
+            // The parser takes no other rule for a call.
+            Some(_) | None => Ok(None),
         }
     }
 }

@@ -160,3 +160,24 @@ fn what_fails_which_rules_fire_and_ends_are_recorded() {
         }
     });
 }
+
+// Shows S1710.
+#[test]
+fn a_message_without_a_receive_is_recorded_when_it_begins_to_wait() {
+    play(|_, apart, active, passive| {
+        passive.device.start_capture(OWNER, &ALL).unwrap();
+        send(active, 64);
+        let found = RefCell::new(Vec::new());
+        let look = |kind| {
+            found.borrow_mut().extend(records(passive));
+            kinds(&found.borrow()).contains(&kind)
+        };
+        wait_until(|| look(RecordKind::NotReady));
+        receive(passive, 1);
+        let message = if apart { RecordKind::Stream } else { RecordKind::Segment };
+        wait_until(|| look(message));
+        assert_eq!(kinds(&found.borrow()), [RecordKind::NotReady, message]);
+        let source = active.connector.local_address();
+        assert!(found.borrow().iter().all(|(record, _)| Some(record.source) == source), "{found:?}");
+    });
+}

@@ -214,6 +214,42 @@ fn a_send_that_waits_by_a_rule_goes_on_with_the_next_post_when_the_rule_is_remov
     }
 }
 
+/// Kernel consumers' messages wait without limit within the device, and 5 s over a wire.
+// Shows S1710.
+#[test]
+fn a_rule_sets_how_long_the_messages_of_a_connection_wait_for_a_receive() {
+    for (apart, rule) in [(false, "on connect where port=5445 do"), (true, "on accept where port=5445 do")] {
+        println!("{rule}");
+        let kernel = boot();
+        let pages = Pages::new(4);
+        kernel.hold_clock();
+        let near = machine(HOST);
+        let far = if apart { machine(OTHER_HOST) } else { near.clone() };
+        let hosts = [HOST, if apart { OTHER_HOST } else { HOST }];
+        let decides = if apart { &far } else { &near };
+        decides.device().set_fault_rules(&format!("{rule} send-timeout 2s")).unwrap();
+        let (active, passive) = common::accepted_by(&kernel, &pages, [&near, &far], hosts);
+        wait_until(|| Connector::complete_connect(&active.connector, None) != Err(Error::ConnectionInvalid));
+        kernel.flush_dpcs();
+        let waited = || decides.device().counters().read()[Counter::ReceiverNotReady];
+        let broken = || near.device().counters().read()[Counter::ConnectionErrors];
+        send(&active, 64);
+        wait_until(|| waited() == 1);
+        pass(&kernel, 1);
+        assert_eq!((waited(), broken()), (1, 0), "it waits");
+        for _ in 0..2 {
+            pass(&kernel, 1);
+        }
+        wait_until(|| broken() > 0);
+        let status = statuses(&active, 1)[0];
+        assert!(apart || status == Err(Error::TimedOut), "{status:?}");
+        for side in [active, passive] {
+            let _may_wait = soft_rdma::close(side.connector, ignore());
+        }
+        kernel.flush_dpcs();
+    }
+}
+
 /// The timer of a send that waited for its receive still runs when the delay begins.
 // Shows S1708.
 #[test]

@@ -11,7 +11,7 @@ use std::{
 use ndk_abi::{
     softndk_ioctl::{
         SOFTNDK_CAPTURE, SOFTNDK_CAPTURE_ENDED, SOFTNDK_CAPTURE_FAILED, SOFTNDK_CAPTURE_FAULT, SOFTNDK_CAPTURE_MORE,
-        SOFTNDK_CAPTURE_RECORD, SOFTNDK_CAPTURE_SEGMENT, SOFTNDK_CAPTURE_STREAM,
+        SOFTNDK_CAPTURE_NOT_READY, SOFTNDK_CAPTURE_RECORD, SOFTNDK_CAPTURE_SEGMENT, SOFTNDK_CAPTURE_STREAM,
     },
     status::NTSTATUS,
 };
@@ -94,6 +94,7 @@ impl<W: Write> Writer<W> {
                 let status = NTSTATUS::from_u32(record.Value);
                 Some(format!("a request has failed: {status}"))
             }
+            SOFTNDK_CAPTURE_NOT_READY => Some("receiver not ready: a message waits for a receive".to_owned()),
             SOFTNDK_CAPTURE_FAULT => {
                 let text = String::from_utf8_lossy(data);
                 Some(format!("fault rule {} has fired: {}", record.Value, text.trim_end_matches('\0')))

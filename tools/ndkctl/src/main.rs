@@ -98,7 +98,8 @@ enum Command {
     /// either side), role=active or passive, process=, queue-pair= (its number in events), bytes=, bytes>=, bytes<=. The first N requests of `after`
     /// pass; of the others the first and each Nth of `every` behind it fire, by a `chance` of N in M, N `times` at most. Actions: fail STATUS, with a
     /// status that hardware has there; for requests of a queue pair also disconnect, as the peer's consumer does, reset, delay TIME (100us, 5ms, 2s),
-    /// or stall, until they are flushed. The first rule that fires counts; those behind it do not see the request. Example:
+    /// or stall, until they are flushed; for connect and accept send-timeout TIME, in whole seconds: so long messages of the connection wait for a
+    /// receive, as by the parameter SendTimeout. The first rule that fires counts; those behind it do not see the request. Example:
     ///
     /// ndkctl faults set "on write where port=445 role=passive bytes>=65536 after 3 times 1 do disconnect"
     ///

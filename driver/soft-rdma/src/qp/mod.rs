@@ -12,6 +12,8 @@ mod state;
 pub(crate) use flush::Report;
 pub(crate) use state::{EndedRequest, LockedQp, PeerQp, PointState, QpState};
 
+use core::sync::atomic::AtomicU32;
+
 use platform::{Arc, Charge, Deferred, Notice, Platform, SpinLock, Timer, Weak};
 
 use crate::{
@@ -75,6 +77,8 @@ pub struct QueuePair<P: Platform> {
     pub(crate) timer: Timer<P>,
     /// Seconds that a send waits for a receive; 0: without limit.
     pub(crate) send_timeout: u32,
+    /// The seconds that a fault rule has set for the connection instead; 0: none has.
+    rule_timeout: AtomicU32,
     _charge: Charge<P>,
 }
 
@@ -123,6 +127,7 @@ impl<P: Platform> QueuePair<P> {
             pd: pd.clone(),
             timer: Timer::default(),
             send_timeout: pd.adapter().send_timeout(),
+            rule_timeout: AtomicU32::new(0),
             _charge: charge,
         })?;
         Deferred::initialize(&queue_pair);

@@ -14,7 +14,7 @@ use super::{
     timeouts::WireTimer,
     transmit::{ReadSourceRefused, TerminateOut, TxStream, WireCarrier},
 };
-use crate::{QueuePair, qp::PeerQp};
+use crate::{Counter, QueuePair, qp::PeerQp};
 
 /// FPDUs that one run receives at most, and rounds in which it transmits at most: see [`WireCarrier::fill`].
 const BURST_FPDUS: u32 = 64;
@@ -158,7 +158,7 @@ impl<P: Platform> Wire<P> {
                     }
                     Ok(FpduOutcome::Incomplete(size)) => wanted = size.unwrap_or(0),
                     Ok(FpduOutcome::AwaitsReceive(ulpdu))
-                        if streams.timer.receive_is_overdue(queue_pair.send_timeout) =>
+                        if streams.timer.receive_is_overdue(queue_pair.receive_timeout()) =>
                     {
                         streams.tx.terminate.get_or_insert(TerminateOut::new(Cause::NO_BUFFER, ulpdu));
                         outcome = Some(RunOutcome::Ended(false));
@@ -176,7 +176,13 @@ impl<P: Platform> Wire<P> {
             rest_bytes = bytes.len().saturating_sub(used);
             Taken { used, wanted }
         });
-        streams.message_awaits_receive = matches!(outcome, Some(RunOutcome::AwaitsReceive));
+        let waits = matches!(outcome, Some(RunOutcome::AwaitsReceive));
+        if !core::mem::replace(&mut streams.message_awaits_receive, waits) && waits {
+            this.device.counters().count(Counter::ReceiverNotReady);
+            if let Some(tap) = &tap {
+                tap.not_ready(tap.received);
+            }
+        }
         if let Some(cause) = streams.rx.terminate_cause.take() {
             P::notice(&Notice::TerminateReceived { addresses: this.addresses(), cause: noticed(cause) });
         }

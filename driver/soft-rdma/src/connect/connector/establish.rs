@@ -98,23 +98,27 @@ impl<P: Platform> Connector<P> {
             _ => local,
         };
         let connection = Connection::active(this.adapter(), (side, remote), listener.is_none())?;
+        let mut receive_timeout = 0;
         if device.faults().has_rule_for(Point::Connect) {
             // Only a connect that could begin passes the point; if a rule fails it, it has begun, as on the network.
-            this.claim(request.queue_pair)?;
+            this.claim(request.queue_pair, 0)?;
             let addresses = Addresses { local: Some(local), remote: Some(remote) };
-            if let Err(error) = this.adapter().pass_point(Point::Connect, addresses, None) {
-                let mut state = this.state.lock();
-                state.begin_connect(None, (local, remote), connection, request, done);
-                (state.endpoint, state.shared) = (endpoint, shared);
-                drop(state);
-                Self::connect_failed(this, error);
-                return Ok(());
-            }
+            receive_timeout = match this.adapter().pass_point(Point::Connect, addresses, None) {
+                Ok(timeout) => timeout.unwrap_or(0),
+                Err(error) => {
+                    let mut state = this.state.lock();
+                    state.begin_connect(None, (local, remote), connection, request, done);
+                    (state.endpoint, state.shared) = (endpoint, shared);
+                    drop(state);
+                    Self::connect_failed(this, error);
+                    return Ok(());
+                }
+            };
             this.unclaim(request.queue_pair);
         }
         let Some(listener) = listener else {
             // The listener is on another machine, or in another process that has a device of its own.
-            this.claim(request.queue_pair)?;
+            this.claim(request.queue_pair, receive_timeout)?;
             let port = match request.source {
                 Source::Address(local) => local.port(),
                 // TCP connects only one socket from a port, and picks another port for this connection.
@@ -134,7 +138,7 @@ impl<P: Platform> Connector<P> {
         let admission = Listener::admit(&listener).ok_or(Error::ConnectionRefused)?;
         let peer_connection = Connection::passive(listener.adapter(), (remote, local), false)?;
         let peer = Self::make(listener.adapter(), Some(listener.clone()))?;
-        this.claim(request.queue_pair)?;
+        this.claim(request.queue_pair, receive_timeout)?;
 
         let mut incoming = peer.state.lock();
         incoming.connector_state = ConnectorState::Incoming;
@@ -163,13 +167,15 @@ impl<P: Platform> Connector<P> {
         Ok(())
     }
 
-    /// Begins a connect: claims connector and queue pair, if both are idle and the connector has no report pending.
-    fn claim(&self, queue_pair: &Arc<QueuePair<P>, P>) -> Result<(), Error> {
+    /// Begins a connect: claims connector and queue pair, if both are idle and the connector has no report pending. A fault rule has set
+    /// `receive_timeout`, unless that is 0.
+    fn claim(&self, queue_pair: &Arc<QueuePair<P>, P>, receive_timeout: u32) -> Result<(), Error> {
         let mut state = self.state.lock();
         if state.connector_state != ConnectorState::Idle || state.finished.iter().any(Option::is_some) {
             return Err(Error::ConnectionActive);
         }
         queue_pair.reserve()?;
+        queue_pair.set_receive_timeout(receive_timeout);
         state.connector_state = ConnectorState::Connecting;
         Ok(())
     }
@@ -247,19 +253,19 @@ impl<P: Platform> Connector<P> {
     /// Accepts a connection request; `done` is called when the connection is established, or the attempt has failed. IRQL <= DISPATCH.
     pub fn accept(this: &Arc<Self, P>, request: Accept<'_, P>, done: Callback<Status>) -> Result<Outcome, Error> {
         let private_data = PrivateData::copy_of(request.private_data)?;
+        let mut receive_timeout = 0;
         if this.adapter().device().faults().has_rule_for(Point::Accept) {
             let state = this.state.lock();
             state.may_accept()?;
             let addresses = state.addresses();
             drop(state);
-            if let Err(error) = this.adapter().pass_point(Point::Accept, addresses, None) {
-                Self::fail_request(this, error);
-                return Err(error);
-            }
+            let passed = this.adapter().pass_point(Point::Accept, addresses, None);
+            receive_timeout = passed.inspect_err(|error| Self::fail_request(this, *error))?.unwrap_or(0);
         }
         let mut state = this.state.lock();
         state.may_accept()?;
         request.queue_pair.reserve()?;
+        request.queue_pair.set_receive_timeout(receive_timeout);
         state.connector_state = ConnectorState::Accepting;
         state.backlog_slot = None;
         // Until now `limits` was the peer's offer.

@@ -21,6 +21,7 @@ impl<P: Platform> QueuePair<P> {
             Progress::Bytes(bytes) => *bytes,
             Progress::Complete if data.length == 0 => 0,
             Progress::Failed(error) => return tap.failed(*error),
+            Progress::NoReceive { .. } if !self.state.lock().awaits_receive => return tap.not_ready(tap.sent),
             _ => return,
         };
         let ends_message = u64::from(bytes) == data.left();

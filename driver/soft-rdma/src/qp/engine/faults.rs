@@ -58,7 +58,8 @@ impl<P: Platform> QueuePair<P> {
             Some(Fault::Fail(error)) => PointState::Fails(error),
             Some(Fault::Delay(microseconds)) => Self::begin_delay(this, &mut state, microseconds),
             Some(Fault::Stall) => PointState::Stalled,
-            Some(Fault::Disconnect | Fault::Reset) | None => PointState::Passed,
+            // Of these the last is of calls only.
+            Some(Fault::Disconnect | Fault::Reset | Fault::SendTimeout(_)) | None => PointState::Passed,
         };
         let report = Self::unlock_and_flush(this, state);
         this.report_to_connector(report);

@@ -1,10 +1,12 @@
 //! Sends whose receiver is not ready, as it has no receive: RNR in InfiniBand.
 
+use core::sync::atomic::Ordering;
+
 use platform::{Arc, Deferred, Platform, RunTimer, Timer};
 
 use super::Progress;
 use crate::{
-    Access, Error, Flags, QueuePair, Status,
+    Access, Counter, Error, Flags, QueuePair, Status,
     qp::LockedQp,
     qp::request::{Piece, SgeList},
 };
@@ -17,7 +19,7 @@ impl<P: Platform> QueuePair<P> {
     /// error in them does not depend on a receive, as with hardware.
     pub(super) fn awaits_receive(&self, peer: &Self) -> Progress {
         // No limit: a shared receive queue may be empty for as long as its consumer likes (IND2Adapter::CreateQueuePairWithSrq).
-        let limited = self.send_timeout > 0 && !peer.shares_receives();
+        let limited = self.receive_timeout() > 0 && !peer.shares_receives();
         if limited && self.is_out_of_time() && !peer.receive_cq.has_results() {
             return Progress::Failed(Error::TimedOut);
         }
@@ -25,6 +27,19 @@ impl<P: Platform> QueuePair<P> {
             Ok(()) => Progress::NoReceive { limited },
             Err(error) => Progress::Failed(error),
         }
+    }
+
+    /// Seconds that a message waits for a receive; 0: without limit.
+    pub(crate) fn receive_timeout(&self) -> u32 {
+        match self.rule_timeout.load(Ordering::Relaxed) {
+            0 => self.send_timeout,
+            seconds => seconds,
+        }
+    }
+
+    /// A fault rule sets that time for the connection that is being made; 0: none does.
+    pub(crate) fn set_receive_timeout(&self, seconds: u32) {
+        self.rule_timeout.store(seconds, Ordering::Relaxed);
     }
 
     /// Whether the time of the current send is over. The caller lets the send wait on, a second at a time, while the receiver's completion queue
@@ -38,11 +53,14 @@ impl<P: Platform> QueuePair<P> {
     /// The timer is not cancelled when a receive comes, as that is usual: so the next wait may be up to a second longer.
     pub(super) fn begin_wait(this: &Arc<Self, P>, state: &mut LockedQp<P>, limited: bool) {
         let begins = !core::mem::replace(&mut state.awaits_receive, true);
+        if begins {
+            this.pd.adapter().device().counters().count(Counter::ReceiverNotReady);
+        }
         if !limited || !state.is_open() {
             return;
         }
         if begins {
-            state.wait_left = this.send_timeout.saturating_add(state.timer_runs.into());
+            state.wait_left = this.receive_timeout().saturating_add(state.timer_runs.into());
         } else if state.wait_left == 0 {
             state.wait_left = 1;
         }
