@@ -9,8 +9,9 @@ use std::{
 use fastrand::Rng;
 use ndk_abi::{
     softndk_ioctl::{
-        IOCTL_SOFTNDK_FAULT_RULES, IOCTL_SOFTNDK_SET_FAULT_RULES, SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_FAULT_RULE,
-        SOFTNDK_IOCTL_VERSION, SOFTNDK_LIST, SOFTNDK_LIST_QUERY,
+        IOCTL_SOFTNDK_CAPTURE, IOCTL_SOFTNDK_FAULT_RULES, IOCTL_SOFTNDK_SET_FAULT_RULES, IOCTL_SOFTNDK_START_CAPTURE,
+        SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_FAULT_RULE, SOFTNDK_IOCTL_VERSION, SOFTNDK_LIST, SOFTNDK_LIST_QUERY,
+        SOFTNDK_START_CAPTURE,
     },
     status::STATUS_SUCCESS,
 };
@@ -18,7 +19,7 @@ use simkernel::Session;
 use zerocopy::IntoBytes as _;
 
 use super::{Record, Trouble, Until, lives};
-use crate::{Bench, Transport as _, sim::Simulated};
+use crate::{Bench, Transport as _, sim::Simulated, transport::File};
 
 /// How long a planted fault waits for its call.
 const WAIT: Duration = Duration::from_millis(30);
@@ -42,6 +43,7 @@ pub fn simulated(seed: u64, end: Instant, patience: Duration, record: &Record) {
     if faulty {
         machines.clone().for_each(|machine| set_fault_rules(machine, &mut random, patience));
     }
+    let captures: Vec<_> = machines.clone().filter_map(|machine| capture(machine, &mut random, patience)).collect();
     let until = Until { end, lives: LIVES, patience };
     let before = record.figures().findings.len();
     let is_over = AtomicBool::new(false);
@@ -58,6 +60,7 @@ pub fn simulated(seed: u64, end: Instant, patience: Duration, record: &Record) {
         lives(&here, there, (random.u64(..), threads), trouble, until, record);
         is_over.store(true, Ordering::Relaxed);
     });
+    captures.into_iter().for_each(|file| read_capture(&*file, patience));
     record.add().faults += machines.clone().map(|machine| fired(machine, patience)).sum::<u64>();
     let left: Vec<_> = machines.flat_map(|machine| Bench::new(machine, patience).left_behind()).collect();
     let ledger = here.session().ledger();
@@ -77,7 +80,7 @@ pub fn simulated(seed: u64, end: Instant, patience: Duration, record: &Record) {
 }
 
 /// Fault rules. None stalls, as the request would count as lost.
-const RULES: [&str; 12] = [
+const RULES: [&str; 13] = [
     "on listen chance 1/20 seed SEED do fail STATUS_SHARING_VIOLATION",
     "on connect chance 1/10 seed SEED do fail STATUS_CONNECTION_REFUSED",
     "on connect chance 1/10 seed SEED do fail STATUS_IO_TIMEOUT",
@@ -90,6 +93,7 @@ const RULES: [&str; 12] = [
     "on send where role=passive chance 1/50 seed SEED do disconnect",
     "on write where role=active chance 1/50 seed SEED do reset",
     "on read chance 1/20 seed SEED do delay 5ms",
+    "on connect chance 1/10 seed SEED do send-timeout 1s",
 ];
 
 /// Gives a device some of [`RULES`].
@@ -101,6 +105,35 @@ fn set_fault_rules(machine: &Simulated, random: &mut Rng, patience: Duration) {
     let file = machine.open().expect("a file");
     let set = file.submit(IOCTL_SOFTNDK_SET_FAULT_RULES, &input, 0).wait(patience).expect("the request ends");
     assert_eq!(set.status, STATUS_SUCCESS, "the rules are right");
+}
+
+/// Starts a capture of a device, in one round of four. What finds no room is dropped.
+fn capture(machine: &Simulated, random: &mut Rng, patience: Duration) -> Option<Box<dyn File>> {
+    if random.u8(..4) > 0 {
+        return None;
+    }
+    let [snap, bytes] = [random.choice([0, 256, 1 << 18])?, random.choice([4096, 1 << 20])?];
+    let start =
+        SOFTNDK_START_CAPTURE { Version: SOFTNDK_IOCTL_VERSION, Snap: snap, Bytes: bytes, Port: 0, Reserved: 0 };
+    let file = machine.open().expect("a file");
+    let started = file.submit(IOCTL_SOFTNDK_START_CAPTURE, start.as_bytes(), 0).wait(patience);
+    assert_eq!(started.expect("the request ends").status, STATUS_SUCCESS);
+    Some(file)
+}
+
+/// Reads a capture, and has it written, to nowhere.
+fn read_capture(file: &dyn File, patience: Duration) {
+    let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
+    let mut writer = capture::Writer::new(std::io::sink()).expect("a writer");
+    loop {
+        let read = file.submit(IOCTL_SOFTNDK_CAPTURE, query.as_bytes(), 1 << 16).wait(patience);
+        let read = read.expect("the request ends");
+        assert_eq!(read.status, STATUS_SUCCESS);
+        if writer.write(&read.output).expect("well formed") == 0 {
+            break;
+        }
+    }
+    writer.finish().expect("a file");
 }
 
 /// How often the rules of a device have fired.
