@@ -70,13 +70,13 @@ unsafe impl Platform for Hosted {
         processor::irql()
     }
 
-    /// There is no trace: a fault that a rule has caused is told on standard error.
-    #[inline]
     fn system_time() -> u64 {
         let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         since_1970.as_nanos() as u64 / 100 + 116_444_736_000_000_000
     }
 
+    /// There is no trace: a fault that a rule has caused is told on standard error.
+    #[inline]
     fn notice(notice: &Notice) {
         if let Notice::Fault { rule, addresses, queue_pair, status } = *notice {
             tell_fault(rule, addresses, queue_pair, status);

@@ -6,7 +6,9 @@ use ndk_abi::softndk_ioctl::{
     SOFTNDK_TEST_LINK_FILL, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_LINK_SEND, SOFTNDK_TEST_PLANT,
     SOFTNDK_TEST_SMB_DIRECT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
 };
-use ndk_abi::status::{NTSTATUS, STATUS_INVALID_ADDRESS, STATUS_INVALID_PARAMETER, STATUS_SUCCESS};
+use ndk_abi::status::{
+    NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_ADDRESS, STATUS_INVALID_PARAMETER, STATUS_SUCCESS,
+};
 use platform::Passive;
 
 use crate::addresses::{is_local, list};
@@ -87,6 +89,7 @@ pub(crate) fn start_capture<H: Host>(by: &File<H>, request: &H::Request) -> Repl
     // As for the link: a cleanup that began during the call may have found no capture.
     if by.state.is_closing() {
         host.end_capture(file);
+        return Err(STATUS_DEVICE_REMOVED.into());
     }
     if status != STATUS_SUCCESS {
         return Err(status.into());

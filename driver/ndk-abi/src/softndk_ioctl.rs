@@ -93,7 +93,8 @@ c_consts! { SOFTNDK_CODES: u32;
     /// Replaces the adapter's fault rules. Works on any file, at any time. STATUS_NOT_SUPPORTED: fault injection is off;
     /// STATUS_INVALID_PARAMETER: a rule is wrong, or there are too many; STATUS_INSUFFICIENT_RESOURCES.
     IOCTL_SOFTNDK_SET_FAULT_RULES = softndk_control_code(20);
-    /// In: [`SOFTNDK_START_CAPTURE`]. Out: nothing. Starts the capture of the adapter, which ends when the file is closed.
+    /// In: [`SOFTNDK_START_CAPTURE`]. Out: nothing. Starts the capture of the adapter, which ends when the file is closed,
+    /// or its adapter's RDMA is turned off. STATUS_DEVICE_REMOVED: the file is being closed.
     /// STATUS_NOT_SUPPORTED: captures are off; STATUS_DEVICE_BUSY: the adapter has a capture;
     /// STATUS_INSUFFICIENT_RESOURCES.
     IOCTL_SOFTNDK_START_CAPTURE = softndk_control_code(21);

@@ -93,6 +93,8 @@ impl From<OutOfMemory> for CaptureError {
 pub struct Capture<P: Platform> {
     port: u16,
     snap: u32,
+    /// Bytes of a record's data, at most.
+    record_bytes: usize,
     queue: SpinLock<RecordQueue<P>, P>,
 }
 
@@ -100,25 +102,24 @@ struct RecordQueue<P: Platform> {
     records: Ring<Record, P>,
     /// The data of the records, by their slots.
     data: Slice<u8, P>,
-    slot_bytes: usize,
     dropped: u64,
 }
 
 impl<P: Platform> RecordQueue<P> {
-    fn data(&mut self, slot: usize) -> &mut [u8] {
-        let start = slot.saturating_mul(self.slot_bytes);
-        self.data.get_mut(start..start.saturating_add(self.slot_bytes)).unwrap_or_default()
+    fn data(&mut self, slot: usize, bytes: usize) -> &mut [u8] {
+        let start = slot.saturating_mul(bytes);
+        self.data.get_mut(start..start.saturating_add(bytes)).unwrap_or_default()
     }
 }
 
 impl<P: Platform> Capture<P> {
-    fn new(options: &CaptureOptions) -> Result<Arc<Self, P>, CaptureError> {
+    fn new(options: &CaptureOptions) -> Result<Arc<Self, P>, OutOfMemory> {
         let head = size_of::<Record>();
         let snap = usize::try_from(options.snap).unwrap_or(usize::MAX);
-        let slot_bytes = snap.saturating_add(MAX_HEADER).clamp(LEAST_RECORD_BYTES, RECORD_BYTES);
-        let count = options.bytes.checked_div(head.saturating_add(slot_bytes)).unwrap_or(0);
+        let record_bytes = snap.saturating_add(MAX_HEADER).clamp(LEAST_RECORD_BYTES, RECORD_BYTES);
+        let count = options.bytes.checked_div(head.saturating_add(record_bytes)).unwrap_or(0);
         if count == 0 || options.bytes > MAX_CAPTURE_BYTES {
-            return Err(CaptureError::OutOfMemory);
+            return Err(OutOfMemory);
         }
         let unused = Record {
             time: 0,
@@ -131,17 +132,11 @@ impl<P: Platform> Capture<P> {
         };
         let queue = RecordQueue {
             records: Ring::new(count, unused)?,
-            data: Slice::filled(count.saturating_mul(slot_bytes), 0)?,
-            slot_bytes,
+            data: Slice::filled(count.saturating_mul(record_bytes), 0)?,
             dropped: 0,
         };
         let (port, snap) = (options.port, options.snap);
-        Ok(Arc::try_new(Self { port, snap, queue: SpinLock::<_, P>::new(queue) })?)
-    }
-
-    /// Bytes of a record's data, at most.
-    pub fn record_bytes(&self) -> usize {
-        self.queue.lock().slot_bytes
+        Arc::try_new(Self { port, snap, record_bytes, queue: SpinLock::<_, P>::new(queue) })
     }
 
     /// The records that found no room, so far.
@@ -149,13 +144,15 @@ impl<P: Platform> Capture<P> {
         self.queue.lock().dropped
     }
 
-    /// Takes the oldest record, and copies its data to `data`, which has room for [`Self::record_bytes`]. IRQL <= DISPATCH; the time is that of one
+    /// Takes the oldest record, and copies its data to `data`, which has room for [`RECORD_BYTES`]. IRQL <= DISPATCH; the time is that of one
     /// record.
     pub fn take(&self, data: &mut [u8]) -> Option<Record> {
         let mut queue = self.queue.lock();
         let (slot, &record) = queue.records.front()?;
         let captured = usize::try_from(record.captured).unwrap_or(usize::MAX);
-        data.iter_mut().zip(queue.data(slot).iter().take(captured)).for_each(|(to, from)| *to = *from);
+        data.iter_mut()
+            .zip(queue.data(slot, self.record_bytes).iter().take(captured))
+            .for_each(|(to, from)| *to = *from);
         queue.records.skip(1);
         Some(record)
     }
@@ -170,10 +167,19 @@ impl<P: Platform> Capture<P> {
             queue.dropped = queue.dropped.saturating_add(1);
             return false;
         }
-        if let Some(place) = queue.data(slot).get_mut(..data.len()) {
+        if let Some(place) = queue.data(slot, self.record_bytes).get_mut(..data.len()) {
             place.copy_from_slice(data);
         }
         true
+    }
+}
+
+impl<P: Platform> Capture<P> {
+    /// The directions of a connection, from this side and to it; `None`: it is not captured.
+    fn directions(&self, addresses: Addresses) -> Option<[Direction; 2]> {
+        let (local, remote) = (addresses.local.unwrap_or(UNKNOWN), addresses.remote.unwrap_or(UNKNOWN));
+        let is_wanted = self.port == 0 || local.port() == self.port || remote.port() == self.port;
+        is_wanted.then_some([(local, remote), (remote, local)])
     }
 }
 
@@ -191,7 +197,8 @@ pub(crate) struct DeviceCapture<P: Platform> {
 
 struct OwnedCapture<P: Platform> {
     owner: u64,
-    capture: Arc<Capture<P>, P>,
+    /// `None` while it gets its memory.
+    capture: Option<Arc<Capture<P>, P>>,
 }
 
 impl<P: Platform> Default for DeviceCapture<P> {
@@ -202,20 +209,32 @@ impl<P: Platform> Default for DeviceCapture<P> {
 
 impl<P: Platform> DeviceCapture<P> {
     pub(crate) fn start(&self, owner: u64, options: &CaptureOptions) -> Result<(), CaptureError> {
-        let capture = Capture::new(options)?;
         let mut current = self.capture.lock();
         if current.is_some() {
-            drop(current);
             return Err(CaptureError::Busy);
         }
-        *current = Some(OwnedCapture { owner, capture });
-        watch::change(self.is_on.swap(true, Ordering::Relaxed), true);
+        *current = Some(OwnedCapture { owner, capture: None });
+        drop(current);
+        // One capture's memory at a time.
+        let capture = match Capture::new(options) {
+            Ok(capture) => capture,
+            Err(OutOfMemory) => {
+                self.end(owner);
+                return Err(CaptureError::OutOfMemory);
+            }
+        };
+        let mut current = self.capture.lock();
+        // If the owner has ended the capture in between, it is dropped.
+        if let Some(starting) = current.as_mut().filter(|current| current.owner == owner && current.capture.is_none()) {
+            starting.capture = Some(capture);
+            watch::change(self.is_on.swap(true, Ordering::Relaxed), true);
+        }
         Ok(())
     }
 
     pub(crate) fn of(&self, owner: u64) -> Option<Arc<Capture<P>, P>> {
         let current = self.capture.lock();
-        current.as_ref().filter(|current| current.owner == owner).map(|current| current.capture.clone())
+        current.as_ref().filter(|current| current.owner == owner)?.capture.clone()
     }
 
     /// Threads that have found the capture may still add records.
@@ -237,10 +256,27 @@ impl<P: Platform> DeviceCapture<P> {
 
     #[cold]
     fn open_tap(&self, addresses: Addresses) -> Option<Tap<P>> {
-        let capture = self.capture.lock().as_ref().map(|current| current.capture.clone())?;
-        let (local, remote) = (addresses.local.unwrap_or(UNKNOWN), addresses.remote.unwrap_or(UNKNOWN));
-        let is_wanted = capture.port == 0 || local.port() == capture.port || remote.port() == capture.port;
-        is_wanted.then_some(Tap { capture, sent: (local, remote), received: (remote, local) })
+        let capture = self.capture.lock().as_ref()?.capture.clone()?;
+        let [sent, received] = capture.directions(addresses)?;
+        Some(Tap { capture, sent, received })
+    }
+
+    /// Adds the end of a connection on the side with these addresses. Locks may be held: this drops no reference to a capture.
+    #[inline]
+    pub(crate) fn ended(&self, addresses: Addresses, ending: Ending) {
+        if self.is_on.load(Ordering::Relaxed) {
+            self.add_end(addresses, ending);
+        }
+    }
+
+    #[cold]
+    fn add_end(&self, addresses: Addresses, ending: Ending) {
+        let current = self.capture.lock();
+        if let Some(capture) = current.as_ref().and_then(|current| current.capture.as_ref())
+            && let Some([sent, _]) = capture.directions(addresses)
+        {
+            capture.add(RecordKind::Ended, sent, ending as u32, &[], 0);
+        }
     }
 }
 
@@ -279,9 +315,8 @@ impl<P: Platform> Tap<P> {
         let mut value = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let mut kind = RecordKind::Stream;
         let mut rest = bytes.get(..most).unwrap_or(bytes);
-        let record_bytes = self.capture.record_bytes();
         while !rest.is_empty() {
-            let (data, left) = rest.split_at_checked(record_bytes).unwrap_or((rest, &[]));
+            let (data, left) = rest.split_at_checked(self.capture.record_bytes).unwrap_or((rest, &[]));
             rest = left;
             if !self.capture.add(kind, direction, value, data, left.len()) {
                 return;
@@ -299,9 +334,9 @@ impl<P: Platform> Tap<P> {
         segment: impl Fn(u32, bool) -> Segment,
         copy: impl Fn(u32, &mut [u8]) -> Result<(), Error>,
     ) {
+        const MOST: u32 = RECORD_BYTES.saturating_sub(MAX_HEADER) as u32;
         let mut data = [0; RECORD_BYTES];
-        let whole = usize::try_from(self.capture.snap).is_ok_and(|snap| snap >= RECORD_BYTES);
-        let most = if whole { RECORD_BYTES.saturating_sub(MAX_HEADER) as u32 } else { bytes };
+        let most = if self.capture.snap >= MOST { MOST } else { bytes };
         let mut offset = 0_u32;
         loop {
             let left = bytes.saturating_sub(offset);
@@ -345,11 +380,6 @@ impl<P: Platform> Tap<P> {
         if let Some(frame) = frame.emit(&mut bytes).and_then(|length| bytes.get(..length)) {
             self.mpa_frame(direction, frame);
         }
-    }
-
-    /// Adds the end of the connection on this side.
-    pub(crate) fn ended(&self, ending: Ending) {
-        self.capture.add(RecordKind::Ended, self.sent, ending as u32, &[], 0);
     }
 
     /// Adds that a request of this side has failed.

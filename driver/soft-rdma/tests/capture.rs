@@ -181,3 +181,27 @@ fn a_message_without_a_receive_is_recorded_when_it_begins_to_wait() {
         assert!(found.borrow().iter().all(|(record, _)| Some(record.source) == source), "{found:?}");
     });
 }
+
+// Shows S1721.
+#[test]
+fn a_message_is_captured_up_to_any_length() {
+    play(|_, apart, active, passive| {
+        for snap in [0, 1, 1413, 1414, 1443, 1459, 1460, 4095, 1 << 18] {
+            active.device.start_capture(OWNER, &CaptureOptions { snap, ..ALL }).unwrap();
+            receive(passive, 1);
+            send(active, 4096);
+            assert_eq!((statuses(active, 1), statuses(passive, 1)), (vec![Ok(())], vec![Ok(())]));
+            let found = records(active);
+            active.device.end_capture(OWNER);
+            let captured: usize = found.iter().map(|(_, data)| data.len()).sum();
+            if apart {
+                let most = fpdu::size((UNTAGGED + 4096) as u16);
+                assert_eq!(captured, most.min(fpdu::LENGTH + MAX_HEADER + snap as usize), "{snap}");
+            } else if snap >= 1414 {
+                assert_eq!(captured - UNTAGGED * found.len(), 4096, "{snap}");
+            } else {
+                assert_eq!((found.len(), captured), (1, UNTAGGED + snap as usize), "{snap}");
+            }
+        }
+    });
+}

@@ -21,20 +21,23 @@ pub(crate) struct Packet {
     pub(crate) bytes: Vec<u8>,
     /// Its length, with bytes that were not captured.
     pub(crate) length: usize,
-    pub(crate) comment: Option<String>,
+    pub(crate) comments: Vec<String>,
 }
 
 /// One connection, from its beginning in the capture on.
 pub(crate) struct Conversation {
     sides: [Side; 2],
     state: State,
+    /// For its next packet.
+    comments: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     New,
     Open,
-    Ended,
+    /// One side has told of the end: the side that ended it, by an error or not. What was sent before may come behind.
+    Ending(usize, bool, u64),
 }
 
 /// What one side sends.
@@ -57,7 +60,7 @@ impl Conversation {
     /// The conversation of two addresses.
     pub(crate) fn new((one, other): Direction) -> Self {
         let side = |address| Side { address, sequence: 1, numbers: Numbers::default(), partial: None };
-        Self { sides: [side(one), side(other)], state: State::New }
+        Self { sides: [side(one), side(other)], state: State::New, comments: Vec::new() }
     }
 
     fn index(&self, source: SocketAddr) -> usize {
@@ -74,8 +77,12 @@ impl Conversation {
         left: u32,
     ) -> Vec<Packet> {
         let mut packets = self.flush(source);
-        let is_request = MpaFrame::parse(FrameKind::Request, bytes).is_ok();
-        self.begin(time, source, is_request, false, &mut packets);
+        if MpaFrame::parse(FrameKind::Request, bytes).is_ok() {
+            packets.extend(self.finish());
+            packets.extend(self.shake_hands(time, source, None));
+        } else {
+            packets.extend(self.begin(time, source, false));
+        }
         let index = self.index(source);
         self.sides[index].partial = Some(Partial { time, total, bytes: bytes.to_vec() });
         if left == 0 {
@@ -95,8 +102,7 @@ impl Conversation {
 
     /// A segment within the adapter.
     pub(crate) fn segment(&mut self, time: u64, source: SocketAddr, total: u32, known: &[u8]) -> Vec<Packet> {
-        let mut packets = Vec::new();
-        self.begin(time, source, false, true, &mut packets);
+        let mut packets = self.begin(time, source, true);
         let index = self.index(source);
         let receiver = self.sides[1 - index].numbers;
         let fpdus = fpdus::of_segment(known, total, &mut self.sides[index].numbers, &receiver);
@@ -107,37 +113,49 @@ impl Conversation {
     }
 
     /// The end of the connection: `source` disconnects (0), or the other side (1), or there was an error (2).
-    pub(crate) fn ended(&mut self, time: u64, source: SocketAddr, reason: u32) -> Vec<Packet> {
-        let mut packets = self.flush(source);
-        if self.state != State::Open {
-            // The other side has told of the end, or the capture has nothing of the connection.
-            return packets;
+    pub(crate) fn ended(&mut self, time: u64, source: SocketAddr, reason: u32) {
+        let index = self.index(source);
+        if self.state == State::Open {
+            self.state = State::Ending(if reason == 1 { 1 - index } else { index }, reason == 2, time);
         }
-        let first = if reason == 1 { 1 - self.index(source) } else { self.index(source) };
-        if reason == 2 {
-            packets.push(self.control(time, first, Flags { rst: true, ack: true, ..Flags::default() }, None));
-        } else {
-            for index in [first, 1 - first] {
-                packets.push(self.control(time, index, Flags { fin: true, ack: true, ..Flags::default() }, None));
+    }
+
+    /// Something happened, of which the next packet has to tell.
+    pub(crate) fn comment(&mut self, comment: String) {
+        self.comments.push(comment);
+    }
+
+    /// What is left: bytes that wait for more, the end, and comments that had no packet.
+    pub(crate) fn finish(&mut self) -> Vec<Packet> {
+        let mut packets: Vec<_> = [0, 1].into_iter().flat_map(|index| self.flush(self.sides[index].address)).collect();
+        if let State::Ending(first, by_error, time) = self.state {
+            if by_error {
+                packets.push(self.control(time, first, Flags { rst: true, ack: true, ..Flags::default() }));
+            } else {
+                for index in [first, 1 - first] {
+                    packets.push(self.control(time, index, Flags { fin: true, ack: true, ..Flags::default() }));
+                }
             }
         }
-        self.state = State::Ended;
+        self.state = State::New;
         packets
     }
 
-    /// A packet without data from `source`, with a comment.
-    pub(crate) fn comment(&mut self, time: u64, source: SocketAddr, comment: String) -> Vec<Packet> {
-        let mut packets = self.flush(source);
-        if self.state == State::New {
-            self.begin(time, source, false, true, &mut packets);
+    /// The comments for which there was no packet.
+    pub(crate) fn left_comments(&mut self) -> Vec<String> {
+        let [one, other] = self.sides.each_ref().map(|side| side.address);
+        self.comments.drain(..).map(|comment| format!("{one}, {other}: {comment}")).collect()
+    }
+
+    /// The capture goes on in another file, which needs a beginning.
+    pub(crate) fn go_on(&mut self) {
+        if self.state == State::Open {
+            self.state = State::New;
         }
-        let index = self.index(source);
-        packets.push(self.control(time, index, Flags { ack: true, ..Flags::default() }, Some(comment)));
-        packets
     }
 
-    /// The bytes from `source` that wait for more, which were dropped.
-    pub(crate) fn flush(&mut self, source: SocketAddr) -> Vec<Packet> {
+    /// The bytes from `source` that wait for more, which was dropped.
+    fn flush(&mut self, source: SocketAddr) -> Vec<Packet> {
         let index = self.index(source);
         match self.sides[index].partial.take() {
             Some(Partial { time, total, bytes }) => self.send(time, source, &bytes, total),
@@ -145,25 +163,14 @@ impl Conversation {
         }
     }
 
-    /// Begins the conversation, if it is new or a request begins it anew: TCP's handshake, and unless a Request follows, MPA frames that were not
-    /// captured, so that Wireshark knows what the stream is.
-    fn begin(&mut self, time: u64, source: SocketAddr, is_request: bool, crc: bool, packets: &mut Vec<Packet>) {
-        if self.state == State::Open || self.state == State::Ended && !is_request {
-            return;
+    /// Begins the conversation, unless it has begun: with handshakes that were not captured, so that Wireshark knows what the stream is.
+    fn begin(&mut self, time: u64, source: SocketAddr, crc: bool) -> Vec<Packet> {
+        if self.state != State::New {
+            return Vec::new();
         }
-        for side in &mut self.sides {
-            side.numbers = Numbers::default();
-        }
-        self.state = State::Open;
+        let made_up = "the connection began before this file: handshakes are made up";
+        let mut packets = self.shake_hands(time, source, Some(made_up.to_owned()));
         let index = self.index(source);
-        let made_up =
-            (!is_request).then(|| "the connection began before the capture: handshakes are made up".to_owned());
-        packets.push(self.control(time, index, Flags { syn: true, ..Flags::default() }, made_up));
-        packets.push(self.control(time, 1 - index, Flags { syn: true, ack: true, ..Flags::default() }, None));
-        packets.push(self.control(time, index, Flags { ack: true, ..Flags::default() }, None));
-        if is_request {
-            return;
-        }
         for (index, kind) in [(index, FrameKind::Request), (1 - index, FrameKind::Reply)] {
             let revision = Revision::One;
             let frame = MpaFrame { kind, markers: false, crc, reject: false, revision, private_data: &[] };
@@ -172,6 +179,21 @@ impl Conversation {
                 packets.extend(self.send(time, self.sides[index].address, bytes, bytes.len()));
             }
         }
+        packets
+    }
+
+    /// TCP's handshake. Without a comment the connection is new, and counts its messages from 1.
+    fn shake_hands(&mut self, time: u64, source: SocketAddr, comment: Option<String>) -> Vec<Packet> {
+        if comment.is_none() {
+            self.sides.iter_mut().for_each(|side| side.numbers = Numbers::default());
+        }
+        self.state = State::Open;
+        self.comments.extend(comment);
+        let index = self.index(source);
+        let syn = Flags { syn: true, ..Flags::default() };
+        let steps =
+            [(index, syn), (1 - index, Flags { ack: true, ..syn }), (index, Flags { ack: true, ..Flags::default() })];
+        steps.into_iter().map(|(index, flags)| self.control(time, index, flags)).collect()
     }
 
     /// Sends `length` bytes of the stream, of which `bytes` are known.
@@ -181,24 +203,16 @@ impl Conversation {
         for start in (0..length).step_by(SEGMENT) {
             let total = SEGMENT.min(length - start);
             let known = bytes.get(start.min(bytes.len())..bytes.len().min(start + total)).unwrap_or_default();
-            packets.push(self.packet(time, index, Flags { ack: true, ..Flags::default() }, known, total, None));
+            packets.push(self.packet(time, index, Flags { ack: true, ..Flags::default() }, known, total));
         }
         packets
     }
 
-    fn control(&mut self, time: u64, index: usize, flags: Flags, comment: Option<String>) -> Packet {
-        self.packet(time, index, flags, &[], 0, comment)
+    fn control(&mut self, time: u64, index: usize, flags: Flags) -> Packet {
+        self.packet(time, index, flags, &[], 0)
     }
 
-    fn packet(
-        &mut self,
-        time: u64,
-        index: usize,
-        flags: Flags,
-        known: &[u8],
-        total: usize,
-        comment: Option<String>,
-    ) -> Packet {
+    fn packet(&mut self, time: u64, index: usize, flags: Flags, known: &[u8], total: usize) -> Packet {
         let direction = (self.sides[index].address, self.sides[1 - index].address);
         let acknowledged = if flags.ack { self.sides[1 - index].sequence } else { 0 };
         let mut bytes = packet::headers(direction, flags, (self.sides[index].sequence, acknowledged), known, total);
@@ -207,6 +221,6 @@ impl Conversation {
         // A conversation that was captured for long begins with 0 again, as in TCP.
         let used = total as u32 + u32::from(flags.syn) + u32::from(flags.fin);
         self.sides[index].sequence = self.sides[index].sequence.wrapping_add(used);
-        Packet { time, bytes, length, comment }
+        Packet { time, bytes, length, comments: std::mem::take(&mut self.comments) }
     }
 }

@@ -73,7 +73,10 @@ impl<W: Write> Writer<W> {
     pub fn write(&mut self, output: &[u8]) -> io::Result<u32> {
         let malformed = || io::Error::new(io::ErrorKind::InvalidData, "no answer to IOCTL_SOFTNDK_CAPTURE");
         let (capture, mut rest) = SOFTNDK_CAPTURE::read_from_prefix(output).map_err(|_| malformed())?;
-        self.figures.dropped = capture.Dropped;
+        if capture.Dropped > self.figures.dropped {
+            self.comments.push(format!("{} records were dropped before this", capture.Dropped - self.figures.dropped));
+            self.figures.dropped = capture.Dropped;
+        }
         for _ in 0..capture.Count {
             let (record, behind) = SOFTNDK_CAPTURE_RECORD::read_from_prefix(rest).map_err(|_| malformed())?;
             let length = record.Captured as usize;
@@ -109,11 +112,17 @@ impl<W: Write> Writer<W> {
         let conversation = self.conversations.entry(pair).or_insert_with(|| Conversation::new(pair));
         let time = record.Time;
         let packets = match (record.Kind, comment) {
-            (_, Some(comment)) => conversation.comment(time, source, comment),
+            (_, Some(comment)) => {
+                conversation.comment(comment);
+                Vec::new()
+            }
             (SOFTNDK_CAPTURE_STREAM, _) => conversation.stream(time, source, record.Value as usize, data, record.Left),
             (SOFTNDK_CAPTURE_MORE, _) => conversation.more(source, data, record.Left),
             (SOFTNDK_CAPTURE_SEGMENT, _) => conversation.segment(time, source, record.Value, data),
-            (SOFTNDK_CAPTURE_ENDED, _) => conversation.ended(time, source, record.Value),
+            (SOFTNDK_CAPTURE_ENDED, _) => {
+                conversation.ended(time, source, record.Value);
+                Vec::new()
+            }
             // Of a newer driver.
             _ => Vec::new(),
         };
@@ -121,7 +130,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn packet(&mut self, packet: Packet) -> io::Result<()> {
-        let comments = self.comments.drain(..).chain(packet.comment);
+        let comments = self.comments.drain(..).chain(packet.comments);
         let options = comments.map(|comment| EnhancedPacketOption::Comment(Cow::Owned(comment))).collect();
         let block = EnhancedPacketBlock {
             interface_id: 0,
@@ -145,14 +154,27 @@ impl<W: Write> Writer<W> {
         self.file.get_mut()
     }
 
-    /// Ends the file: writes the packets of which some records were dropped, and how many were.
+    /// Ends the file: writes what is left of its connections, and how many records were dropped.
     pub fn finish(mut self) -> io::Result<Figures> {
         let mut conversations = std::mem::take(&mut self.conversations);
-        for ((one, other), conversation) in &mut conversations {
-            for packet in [one, other].into_iter().flat_map(|side| conversation.flush(*side)).collect::<Vec<_>>() {
-                self.packet(packet)?;
-            }
+        for conversation in conversations.values_mut() {
+            conversation.finish().into_iter().try_for_each(|packet| self.packet(packet))?;
+            self.comments.extend(conversation.left_comments());
         }
+        self.end()
+    }
+
+    /// Ends the file; the capture goes on in another one.
+    pub fn next(&mut self, to: W) -> io::Result<Figures> {
+        let ended = self.end()?;
+        let next = Self::new(to)?;
+        self.file = next.file;
+        self.figures = Figures { dropped: ended.dropped, ..next.figures };
+        self.conversations.values_mut().for_each(Conversation::go_on);
+        Ok(ended)
+    }
+
+    fn end(&mut self) -> io::Result<Figures> {
         let comments = self.comments.drain(..).map(|comment| InterfaceStatisticsOption::Comment(Cow::Owned(comment)));
         let options = comments.chain([InterfaceStatisticsOption::IsbIfDrop(self.figures.dropped)]).collect();
         let nanoseconds = self.last.saturating_sub(EPOCH).saturating_mul(100);

@@ -105,32 +105,34 @@ pub(crate) fn capture(
     stop: &Receiver<Over>,
     progress: &mut impl FnMut(&str),
 ) -> anyhow::Result<Captured> {
+    let is_piped = options.is_to_standard_output();
+    anyhow::ensure!(!is_piped || options.file_size.is_none(), "--file-size is for files, not for standard output");
     driver::start_capture(driver, options.port.map_or(0, NonZeroU16::get), options.snap, options.buffer << 20)?;
     let mut files = Files::new(options)?;
     let mut answer = vec![0; ANSWER];
     begin()?;
     let start = Instant::now();
     let end = options.seconds.map(|seconds| start + Duration::from_secs(seconds.get()));
-    let mut told = start;
+    let (mut told, mut found) = (start, 0);
     loop {
-        let heard = stop.recv_timeout(INTERVAL);
-        let over = !matches!(heard, Err(RecvTimeoutError::Timeout)) || end.is_some_and(|end| Instant::now() >= end);
-        // What was recorded before the end is written too; what comes after it would never end.
-        let until = Instant::now() + 10 * INTERVAL;
-        loop {
-            let returned = driver::read_capture(driver, &mut answer)?;
-            let records = files.write(answer.get(..returned).unwrap_or_default())?;
-            if records == 0 || over && Instant::now() > until {
-                break;
-            }
-        }
-        files.writer.get_mut().flush()?;
-        if over {
+        let heard = stop.recv_timeout(if found == 0 { INTERVAL } else { Duration::ZERO });
+        if !matches!(heard, Err(RecvTimeoutError::Timeout)) || end.is_some_and(|end| Instant::now() >= end) {
+            files.write_rest(driver, &mut answer, options.buffer)?;
             let failed = match heard {
                 Ok(Over::Ended(status)) if !status.success() => Some(status.to_string()),
                 _ => None,
             };
             return files.finish(failed);
+        }
+        found = match driver::read_capture(driver, &mut answer)? {
+            Some(returned) => files.write(answer.get(..returned).unwrap_or_default())?,
+            None => {
+                progress("the adapter's RDMA was turned off, or the adapter is gone: the capture has ended");
+                return files.finish(None);
+            }
+        };
+        if found == 0 {
+            files.writer.get_mut().flush()?;
         }
         if told.elapsed() >= Duration::from_secs(1) {
             told = Instant::now();
@@ -147,7 +149,13 @@ pub(crate) fn capture_here(driver: &dyn Driver, options: &Options) -> anyhow::Re
     ctrlc::set_handler(move || interrupt.send(Over::Interrupted).unwrap_or_default())?;
     let begin = || {
         let Some((program, arguments)) = options.program.split_first() else { return Ok(()) };
-        let child = Command::new(program).args(arguments).spawn();
+        let mut command = Command::new(program);
+        command.args(arguments);
+        if options.is_to_standard_output() {
+            // The capture has standard output for itself.
+            command.stdout(io::stderr());
+        }
+        let child = command.spawn();
         let mut child = child.with_context(|| format!("cannot start {}", program.display()))?;
         thread::spawn(move || child.wait().map(|status| sender.send(Over::Ended(status)).unwrap_or_default()));
         Ok(())
@@ -171,7 +179,7 @@ struct Files<'a> {
 impl<'a> Files<'a> {
     fn new(options: &'a Options) -> anyhow::Result<Self> {
         let name = name(options, 1);
-        let writer = begin(&name)?;
+        let writer = Writer::new(output(&name)?)?;
         Ok(Self { options, writer, names: VecDeque::from([name]), begun: 1, before: Figures::default() })
     }
 
@@ -179,19 +187,39 @@ impl<'a> Files<'a> {
         let records = self.writer.write(answer)?;
         let size = self.options.file_size.map(|size| size.get() << 20);
         if size.is_some_and(|size| self.writer.figures().bytes >= size) {
-            self.begun += 1;
-            let name = name(self.options, self.begun);
-            let ended = std::mem::replace(&mut self.writer, begin(&name)?).finish()?;
-            self.before.packets += ended.packets;
-            self.before.bytes += ended.bytes;
-            self.names.push_back(name);
-            if self.options.files.is_some_and(|files| self.names.len() as u64 > files.get())
-                && let Some(oldest) = self.names.pop_front()
-            {
-                fs::remove_file(oldest)?;
-            }
+            self.rotate()?;
         }
         Ok(records)
+    }
+
+    /// Begins the next file, and removes the oldest if there are too many.
+    fn rotate(&mut self) -> anyhow::Result<()> {
+        self.begun += 1;
+        let name = name(self.options, self.begun);
+        let ended = self.writer.next(output(&name)?)?;
+        self.before.packets += ended.packets;
+        self.before.bytes += ended.bytes;
+        self.names.push_back(name);
+        if self.options.files.is_some_and(|files| self.names.len() as u64 > files.get())
+            && let Some(oldest) = self.names.pop_front()
+            && let Err(error) = fs::remove_file(&oldest)
+        {
+            eprintln!("cannot remove {}: {error}", oldest.display());
+        }
+        Ok(())
+    }
+
+    /// Writes what was recorded before the end of the capture: what fills the buffer twice at most, as more may come.
+    fn write_rest(&mut self, driver: &dyn Driver, answer: &mut [u8], buffer: u32) -> anyhow::Result<()> {
+        let mut left = u64::from(buffer) << 21;
+        while let Some(returned) = driver::read_capture(driver, answer)? {
+            let records = self.write(answer.get(..returned).unwrap_or_default())?;
+            left = left.saturating_sub(returned as u64);
+            if records == 0 || left == 0 {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn figures(&self) -> Figures {
@@ -222,11 +250,91 @@ fn name(options: &Options, number: u64) -> PathBuf {
     output.with_file_name(name)
 }
 
-fn begin(name: &Path) -> anyhow::Result<Writer<Output>> {
+fn output(name: &Path) -> anyhow::Result<Output> {
     let output: Box<dyn io::Write> = if name.as_os_str() == STANDARD_OUTPUT {
         Box::new(io::stdout())
     } else {
         Box::new(File::create(name).map_err(|error| anyhow::anyhow!("cannot write {}: {error}", name.display()))?)
     };
-    Ok(Writer::new(BufWriter::new(output))?)
+    Ok(BufWriter::new(output))
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use std::cell::Cell;
+
+    use ndk_abi::{
+        describe::ZeroInit as _,
+        sockaddr::SOCKADDR_INET,
+        softndk_ioctl::{
+            IOCTL_SOFTNDK_START_CAPTURE, SOFTNDK_CAPTURE, SOFTNDK_CAPTURE_RECORD, SOFTNDK_CAPTURE_STREAM,
+            SOFTNDK_IOCTL_VERSION,
+        },
+        status::{NTSTATUS, STATUS_INVALID_DEVICE_STATE},
+    };
+    use zerocopy::IntoBytes as _;
+
+    use super::*;
+
+    /// A driver with a record whenever it is asked, as often as there are; then the capture is over.
+    struct Busy(Cell<u64>);
+
+    impl Driver for Busy {
+        fn ask(&self, code: u32, _: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
+            if code == IOCTL_SOFTNDK_START_CAPTURE {
+                return Ok(0);
+            }
+            self.0.set(self.0.get().checked_sub(1).ok_or(STATUS_INVALID_DEVICE_STATE)?);
+            let head = SOFTNDK_CAPTURE { Version: SOFTNDK_IOCTL_VERSION, Count: 1, Dropped: 5 };
+            let address = |port| SOCKADDR_INET::new(([10, 0, 0, 1], port).into());
+            let record = SOFTNDK_CAPTURE_RECORD {
+                Kind: SOFTNDK_CAPTURE_STREAM,
+                Value: 64,
+                Captured: 64,
+                Source: address(1),
+                Destination: address(2),
+                ..SOFTNDK_CAPTURE_RECORD::ZERO
+            };
+            let answer = [head.as_bytes(), record.as_bytes(), &[0; 64]].concat();
+            output[..answer.len()].copy_from_slice(&answer);
+            Ok(answer.len())
+        }
+    }
+
+    fn options(name: &str) -> Options {
+        let output = std::env::temp_dir().join(format!("ndkctl-{}-{name}.pcapng", std::process::id()));
+        let (port, seconds, program) = (None, None, Vec::new());
+        Options { output, port, snap: 256, buffer: 1, seconds, file_size: None, files: None, program }
+    }
+
+    // Shows S1723.
+    #[test]
+    fn a_capture_ends_though_records_come_and_come() {
+        let (sender, stop) = channel();
+        sender.send(Over::Interrupted).unwrap();
+        let driver = Busy(Cell::new(u64::MAX));
+        let options = options("busy");
+        let captured = capture(&driver, &options, || Ok(()), &stop, &mut |_| ()).unwrap();
+        assert!(captured.packets > 1000 && !captured.has_failed(), "{captured:?}");
+        fs::remove_file(&options.output).unwrap();
+    }
+
+    // Shows S1723.
+    #[test]
+    fn a_capture_that_the_driver_ends_is_a_whole_file() {
+        let (_sender, stop) = channel();
+        let driver = Busy(Cell::new(3000));
+        let options = Options { file_size: NonZeroU64::new(1), files: NonZeroU64::new(2), ..options("over") };
+        let mut said = Vec::new();
+        let captured = capture(&driver, &options, || Ok(()), &stop, &mut |line| said.push(line.to_owned())).unwrap();
+        // Handshakes of TCP and MPA come before the records, in each file.
+        assert!(captured.packets >= 3000 + 5 && captured.dropped == 5, "{captured:?}");
+        assert!(said.last().is_some_and(|line| line.contains("the capture has ended")), "{said:?}");
+        for file in &captured.files {
+            assert!(fs::metadata(file).unwrap().len() > 0);
+            fs::remove_file(file).unwrap();
+        }
+        let refused = Options { output: STANDARD_OUTPUT.into(), ..options };
+        assert!(capture(&driver, &refused, || Ok(()), &stop, &mut |_| ()).is_err());
+    }
 }

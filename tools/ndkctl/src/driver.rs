@@ -13,8 +13,8 @@ use ndk_abi::{
     },
     status::{
         NTSTATUS, STATUS_ACCESS_DENIED, STATUS_DEVICE_BUSY, STATUS_DEVICE_REMOVED, STATUS_INSUFFICIENT_RESOURCES,
-        STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER, STATUS_NO_SUCH_DEVICE,
-        STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_NOT_FOUND,
+        STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_INVALID_HANDLE, STATUS_INVALID_PARAMETER,
+        STATUS_NO_SUCH_DEVICE, STATUS_NOT_SUPPORTED, STATUS_OBJECT_NAME_NOT_FOUND,
     },
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -129,15 +129,19 @@ pub(crate) fn start_capture(driver: &dyn Driver, port: u16, snap: u32, bytes: u3
         Err(status @ STATUS_NOT_SUPPORTED) => (status, "captures are off: set the adapter's parameter Capture to 1"),
         Err(status @ STATUS_DEVICE_BUSY) => (status, "another program captures the adapter"),
         Err(status @ STATUS_INSUFFICIENT_RESOURCES) => (status, "try a smaller --buffer"),
-        Err(status) => return Err(failed("the connections", status)),
+        Err(status) => return Err(failed("a capture", status)),
     };
     anyhow::bail!("cannot capture: {}; {}", hint.0, hint.1)
 }
 
-/// Takes records of the capture, and returns the bytes written to `answer`.
-pub(crate) fn read_capture(driver: &dyn Driver, answer: &mut [u8]) -> anyhow::Result<usize> {
+/// Takes records of the capture, and returns the bytes written to `answer`; `None`: the capture is over.
+pub(crate) fn read_capture(driver: &dyn Driver, answer: &mut [u8]) -> anyhow::Result<Option<usize>> {
     let query = SOFTNDK_DIAGNOSTICS_QUERY { Version: SOFTNDK_IOCTL_VERSION, Reserved: 0 };
-    driver.ask(IOCTL_SOFTNDK_CAPTURE, query.as_bytes(), answer).map_err(|status| failed("the capture", status))
+    match driver.ask(IOCTL_SOFTNDK_CAPTURE, query.as_bytes(), answer) {
+        Ok(returned) => Ok(Some(returned)),
+        Err(STATUS_INVALID_DEVICE_STATE | STATUS_DEVICE_REMOVED) => Ok(None),
+        Err(status) => Err(failed("the capture", status)),
+    }
 }
 
 pub(crate) fn endpoints(driver: &dyn Driver) -> anyhow::Result<Vec<SOFTNDK_ENDPOINT>> {

@@ -242,10 +242,8 @@ impl<P: Platform> LockedConnector<P> {
                 queue_pair: self.queue_pair_number(),
                 reason,
             });
-            if let Some(connection) = &self.connection
-                && let Some(tap) = connection.device().capture().tap(|| self.addresses())
-            {
-                tap.ended(reason);
+            if let Some(connection) = &self.connection {
+                connection.device().capture().ended(self.addresses(), reason);
             }
         }
         self.connector_state = connector_state;

@@ -70,10 +70,13 @@ impl Capture {
     pub(super) fn write(&self) {
         let Output { writer, answer, dropped } = &mut *self.output.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = writer else { return };
+        // What a full buffer has, so that a thread that closes an adapter waits for no more.
+        let mut left = WHAT.Bytes as usize;
         let written = loop {
             let Ok(returned) = self.provider.read_capture(OWNER, answer) else { break Ok(()) };
+            left = left.saturating_sub(returned);
             match open.write(answer.get(..returned).unwrap_or_default()) {
-                Ok(0) => break open.get_mut().flush(),
+                Ok(records) if records == 0 || left == 0 => break open.get_mut().flush(),
                 Ok(_) => {}
                 Err(error) => break Err(error),
             }
