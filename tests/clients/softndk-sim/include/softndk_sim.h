@@ -64,7 +64,8 @@ int32_t softndk_sim_add_address(const struct sockaddr *address);
 
 /*
  * Replaces the device's fault rules (docs/faults.md): lines of "on POINT ... do ACTION". They last until the last adapter is
- * closed; "" removes them.
+ * closed; "" removes them. A device, which is made when the first adapter is opened, begins with the rules of the environment
+ * variable SOFTND_FAULTS, if it is set; then each firing is a line on stderr.
  *
  * An NTSTATUS: STATUS_SUCCESS; STATUS_INVALID_PARAMETER for NULL, and for rules of which one is wrong, which is said on
  * stderr; STATUS_INVALID_DEVICE_STATE while no adapter is open.

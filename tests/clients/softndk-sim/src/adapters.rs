@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    env,
     net::IpAddr,
     ptr::NonNull,
     sync::{
@@ -24,6 +25,9 @@ use crate::{
     kernel::{self, lock},
     layer,
 };
+
+/// The environment variable for the fault rules that a device begins with.
+const FAULTS: &str = "SOFTND_FAULTS";
 
 /// How long a close waits while nothing moves.
 const STALL: Duration = Duration::from_secs(5);
@@ -69,10 +73,25 @@ pub(crate) fn add_address(address: IpAddr) -> Result<(), NTSTATUS> {
 pub(crate) fn set_fault_rules(rules: &str) -> Result<(), NTSTATUS> {
     let device = lock(&DEVICE);
     let provider = device.provider.as_ref().ok_or(STATUS_INVALID_DEVICE_STATE)?;
+    set_rules(provider, rules, "softndk_sim_set_fault_rules")
+}
+
+/// Sets rules of `source`, which is named if one is wrong.
+fn set_rules(provider: &Provider<SimKernel>, rules: &str, source: &str) -> Result<(), NTSTATUS> {
     provider.set_fault_rules(rules).map_err(|error| {
-        kernel::report(format_args!("softndk_sim_set_fault_rules: {error}"));
+        kernel::report(format_args!("{source}: {error}"));
         STATUS_INVALID_PARAMETER
     })
+}
+
+/// A device with the addresses, and with the fault rules of the environment, whose firings are told.
+fn new_provider(addresses: &[IpAddr]) -> Result<Provider<SimKernel>, NTSTATUS> {
+    let provider = Provider::new(addresses)?;
+    if let Some(rules) = env::var_os(FAULTS) {
+        set_rules(&provider, rules.to_str().ok_or(STATUS_INVALID_PARAMETER)?, FAULTS)?;
+        simkernel::tell_faults();
+    }
+    Ok(provider)
 }
 
 /// How often a rule has fired; 0 if there is none with this index.
@@ -86,7 +105,7 @@ pub(crate) fn open(version: NDK_VERSION) -> Result<NonNull<NDK_ADAPTER>, NTSTATU
     let mut device = lock(&DEVICE);
     let provider = match &device.provider {
         Some(provider) => provider.clone(),
-        None => Provider::new(&device.addresses)?,
+        None => new_provider(&device.addresses)?,
     };
     let adapter = provider.open(version)?;
     // SAFETY: just opened.

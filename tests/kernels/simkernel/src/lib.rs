@@ -49,6 +49,7 @@ pub use ledger::{Allocation, Ledger, Purpose, on_violation};
 pub use lock::RawSpinLock;
 pub use mdl::Mdl;
 pub use network::{Network, Request, Socket};
+pub use notices::tell_faults;
 pub use pages::Pages;
 pub use processors::{Dpc, OutstandingDpc, PROCESSOR_COUNT};
 pub use schedule::{JoinHandle, Scope, Step, Trace, lock_paused, pause, scope, seeds};

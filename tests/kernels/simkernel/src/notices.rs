@@ -1,4 +1,4 @@
-//! What the driver notices, for tests that ask for it.
+//! What the driver notices, for tests that ask for it, and faults for people.
 
 use std::{
     mem,
@@ -13,6 +13,7 @@ use platform::Notice;
 use crate::lock_table;
 
 static WANTED: AtomicBool = AtomicBool::new(false);
+static FAULTS_TOLD: AtomicBool = AtomicBool::new(false);
 static DATA_WANTED: AtomicBool = AtomicBool::new(false);
 static NOTICES: Mutex<Vec<Notice>> = Mutex::new(Vec::new());
 
@@ -28,6 +29,11 @@ pub(crate) fn keep() {
     WANTED.store(true, Ordering::Relaxed);
 }
 
+/// Tells of each fault that a rule causes on standard error from now on.
+pub fn tell_faults() {
+    FAULTS_TOLD.store(true, Ordering::Relaxed);
+}
+
 /// Those of data too.
 pub(crate) fn keep_data() {
     keep();
@@ -39,6 +45,11 @@ pub(crate) fn wants_data() -> bool {
 }
 
 pub(crate) fn add(notice: &Notice) {
+    if let Notice::Fault { rule, .. } = notice
+        && FAULTS_TOLD.load(Ordering::Relaxed)
+    {
+        eprintln!("SoftNDK: fault rule {rule} has fired");
+    }
     if WANTED.load(Ordering::Relaxed) {
         lock_table(&NOTICES).push(*notice);
     }

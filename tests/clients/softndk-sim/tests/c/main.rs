@@ -18,7 +18,7 @@ macro_rules! programs {
     };
 }
 
-programs!(close_orders, invalidate, notify, shared_endpoint, srq, threads, transfer, versions, windows);
+programs!(careless, close_orders, invalidate, notify, shared_endpoint, srq, threads, transfer, versions, windows);
 
 // Shows S1705.
 #[test]
