@@ -14,7 +14,7 @@ use super::{
 use crate::Transport;
 
 /// A case that leaves a connection, memory and a request behind.
-const CASE: NdCase = NdCase { name: "left::behind", shows: "nothing", run: leave };
+const CASE: NdCase = NdCase { name: "left::behind", shows: "nothing", needs: None, run: leave };
 
 /// How long that may stay unnoticed.
 const PATIENCE: Duration = Duration::from_secs(2);

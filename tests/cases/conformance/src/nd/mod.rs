@@ -1,4 +1,4 @@
-//! The NetworkDirect front end: cases over the COM interfaces of softnd.dll, as a program has them that loads it.
+//! The NetworkDirect front end: cases over the COM interfaces of softnd.dll, as a program has them that loads it, or of another provider's DLL.
 //!
 //! Windows only, apart from the tables of cases and of documented return values.
 
@@ -14,6 +14,8 @@ mod hosted;
 mod interfaces;
 #[cfg(windows)]
 mod left_behind;
+#[cfg(windows)]
+mod limits;
 #[cfg(windows)]
 mod pair;
 pub mod perf;
@@ -40,5 +42,5 @@ pub use roles::{Played, connect, measure, refuse, serve};
 #[cfg(windows)]
 pub use rping::{rping_client, rping_server};
 #[cfg(windows)]
-pub use run::{Nd, choose_path, run};
-pub use table::{NdCase, Version};
+pub use run::{AnyProvider, Begun, Nd, Seen, choose_path, run};
+pub use table::{NdCase, Needs, ORDERS, Version};

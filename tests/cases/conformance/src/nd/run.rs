@@ -3,30 +3,28 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context as _, anyhow, ensure};
-use nd_com::{
-    class::{SOFTND_PROVIDER_V1, SOFTND_PROVIDER_V2},
-    v1::INDProvider,
-    v2::IND2Provider,
-};
+use nd_com::{v1::INDProvider, v2::IND2Provider};
+use windows_core::GUID;
 
 use super::{
     client::{self, Adapter, ClassFactory, Library, Provider, v1},
-    table::NdCase,
+    limits,
+    table::{NdCase, Version},
 };
 use crate::{Bench, Transport, client::Client};
 
 /// The variable by which softnd.dll is told its path.
 const PATH_VARIABLE: &str = "SOFTND_PATH";
 
-/// What a case gets: softnd.dll.
+/// What a case gets: softnd.dll, or another provider's DLL.
 pub struct Nd {
     library: Arc<Library>,
     patience: Duration,
@@ -66,6 +64,86 @@ pub fn run(
     (Err(error), seen)
 }
 
+/// A provider that may be anyone's: it is asked for nothing but what the interfaces publish.
+pub struct AnyProvider {
+    /// Where its DLL is.
+    pub library: PathBuf,
+    /// Its class, by which DllGetClassObject is asked: the identifier of its entry in the Winsock catalog.
+    pub class: u128,
+    /// The local address to use; the first of IPv4 if there is none.
+    pub address: Option<IpAddr>,
+}
+
+/// How the requests of a method began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Begun {
+    /// ND_PENDING: a notification has to follow.
+    pub pended: u64,
+    /// ND_SUCCESS: over at once, and none follows.
+    pub at_once: u64,
+    /// Anything else: not a request.
+    pub refused: u64,
+}
+
+/// What a case saw of a provider.
+pub struct Seen {
+    /// Every status that a method returned, or a request or a completion ended with.
+    pub statuses: BTreeSet<(&'static str, u32)>,
+    /// How requests began, by method.
+    pub begun: BTreeMap<&'static str, Begun>,
+}
+
+impl AnyProvider {
+    /// Runs a case that needs nothing but the published interfaces. What is left behind can be seen in DllCanUnloadNow alone, for which
+    /// there are cases.
+    pub fn run(&self, case: &NdCase, patience: Duration) -> (anyhow::Result<Vec<String>>, Seen) {
+        let result = self.load_anew(patience).and_then(|nd| {
+            (case.run)(&nd)?;
+            Ok(nd.notes.take())
+        });
+        let late = v1::late_writes();
+        let result = result.and_then(|notes| {
+            ensure!(late.is_empty(), "{}", late.join("\n"));
+            Ok(notes)
+        });
+        (result, Seen::take())
+    }
+
+    /// The address to use, and what the adapter's Query tells: name and value of each field.
+    ///
+    /// # Errors
+    /// There is no such provider, or it has no such address.
+    pub fn limits(&self, version: Version) -> anyhow::Result<(IpAddr, Vec<(&'static str, u64)>)> {
+        let nd = self.load_anew(Duration::ZERO)?;
+        Ok(match version {
+            Version::V1 => {
+                let (adapter, address) = nd.adapter_v1()?;
+                (address.ip(), limits::of_v1(&adapter.info()?))
+            }
+            Version::V2 => {
+                let (adapter, address) = nd.adapter()?;
+                (address.ip(), limits::of_v2(&adapter.info()?))
+            }
+        })
+    }
+
+    /// Loads it, with nothing seen yet. Its requests may be over at once.
+    pub(super) fn load_anew(&self, patience: Duration) -> anyhow::Result<Nd> {
+        client::let_requests_end_at_once();
+        Seen::take();
+        let class = GUID::from_u128(self.class);
+        let library = Library::load_with(&self.library, [class; 2])?;
+        Ok(Nd::of(Arc::new(library), patience).at(self.address))
+    }
+}
+
+impl Seen {
+    /// What was seen since the last time.
+    pub(super) fn take() -> Self {
+        Self { statuses: client::take_seen(), begun: client::take_begun() }
+    }
+}
+
 /// Has the DLL use one of its paths, `rings` or `plain`, for adapters that are opened from now on.
 pub fn choose_path(path: &str) {
     // SAFETY: nothing else of this process is reading the environment: the DLL, which does, is not opening an adapter.
@@ -85,6 +163,11 @@ impl Nd {
     /// With a local address of its own instead of the first.
     pub(super) fn at(self, at: Option<IpAddr>) -> Self {
         Self { at, ..self }
+    }
+
+    /// The local address that was asked for.
+    pub(super) fn asked_for(&self) -> Option<IpAddr> {
+        self.at
     }
 
     /// With the first local address of the family of another.
@@ -138,14 +221,14 @@ impl Nd {
 
     /// The provider.
     pub(super) fn provider(&self) -> anyhow::Result<Provider> {
-        let com: Result<IND2Provider, _> = self.library.class_object(&SOFTND_PROVIDER_V2);
+        let com: Result<IND2Provider, _> = self.library.class_object(self.library.class(Version::V2));
         let com = com.map_err(|status| anyhow!("DllGetClassObject for IND2Provider: {status}"))?;
         Ok(Provider { com, patience: self.patience })
     }
 
     /// The provider of version 1, which programs get from the class factory only.
     pub(super) fn provider_v1(&self) -> anyhow::Result<v1::Provider> {
-        let factory = self.library.class_object(&SOFTND_PROVIDER_V1);
+        let factory = self.library.class_object(self.library.class(Version::V1));
         let factory = factory.map(ClassFactory).map_err(|status| anyhow!("the class factory: {status}"))?;
         let com = factory.create::<INDProvider>().context("INDProvider from the class factory")?;
         Ok(v1::Provider { com, patience: self.patience })

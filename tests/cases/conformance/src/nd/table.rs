@@ -39,12 +39,55 @@ impl Version {
     }
 }
 
+/// What a case needs that is no part of the published interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// The driver's counts of control codes.
+    CallCounts,
+    /// softnd.dll's own limits, which no interface tells.
+    OwnLimits,
+    /// IOCTL_SOFTNDK_DIAGNOSTICS, by INDAdapter::Control.
+    OwnControl,
+    /// The class of the other version, too: a provider has an entry of the catalog for each version.
+    OtherVersion,
+}
+
+impl Needs {
+    /// For people.
+    #[must_use]
+    pub const fn why(self) -> &'static str {
+        match self {
+            Self::CallCounts => "it needs SoftNDK's counts of calls into the driver",
+            Self::OwnLimits => "it needs limits of SoftNDK that no interface tells",
+            Self::OwnControl => "it needs a control code of SoftNDK",
+            Self::OtherVersion => "it needs the provider's other version, which is a provider of its own",
+        }
+    }
+}
+
+/// Cases about order: of completions, of notifications, and of what requests do.
+pub const ORDERS: &[&str] = &[
+    "completion_queue::order",
+    "completion_queue::resize",
+    "disconnect::receives",
+    "endpoint::batch",
+    "endpoint::reads",
+    "overlapped::cancel_in_order",
+    "queue_pair::cancelled_behind",
+    "queue_pair::fence",
+    "queue_pair::flush",
+    "requests::cancel_each",
+    "shared_receive_queue::shared",
+];
+
 /// A promise of softnd.dll, and the function that checks it.
 pub struct NdCase {
     /// `group::case`.
     pub name: &'static str,
     /// One line, for people.
     pub shows: &'static str,
+    /// What it needs besides the published interfaces.
+    pub needs: Option<Needs>,
     /// The check.
     #[cfg(windows)]
     pub(super) run: fn(&super::Nd) -> anyhow::Result<()>,
@@ -61,11 +104,23 @@ macro_rules! function {
     };
 }
 
+/// `needs` of a case: nothing, if the table does not say.
+macro_rules! needs {
+    () => {
+        None
+    };
+    ($needs:ident) => {
+        Some(Needs::$needs)
+    };
+}
+pub(super) use needs;
+
 macro_rules! table {
-    ($table:ident of $cases:tt; $($group:ident { $($case:ident: $shows:literal,)* })*) => {
+    ($table:ident of $cases:tt; $($group:ident { $($case:ident: $shows:literal $(needs $needs:ident)?,)* })*) => {
         const $table: &[NdCase] = &[$($(NdCase {
             name: concat!(stringify!($group), "::", stringify!($case)),
             shows: $shows,
+            needs: needs!($($needs)?),
             #[cfg(windows)]
             run: function!($cases, $group, $case),
         },)*)*];
@@ -156,7 +211,7 @@ table! {
         addresses: "addresses are listed and resolve, whatever the port; short buffers are not touched",
         unknown_address: "an address of no adapter, and half an address, do not resolve",
         open_adapter: "adapters open by identifier and outlive the provider; others are refused",
-        versions_apart: "objects of version 2 are none of version 1; the class of version 1 makes good ones, too",
+        versions_apart: "objects of version 2 are none of version 1; the class of version 1 makes good ones, too" needs OtherVersion,
     }
     adapter {
         query: "limits and flags; the buffer rule; other versions are refused",
@@ -263,13 +318,13 @@ table! {
         by_queue_pair: "releasing the last reference to the queue pair ends the connection",
     }
     resources {
-        requests: "one request more than may wait is refused, and ends none",
-        locked_memory: "queues whose memory cannot be locked are not resized",
+        requests: "one request more than may wait is refused, and ends none" needs OwnLimits,
+        locked_memory: "queues whose memory cannot be locked are not resized" needs OwnLimits,
     }
     transitions {
-        polls: "polls over rings make no call into the driver",
-        stream: "a stream of writes over rings makes fewer than one doorbell for 50 posts, and no other call",
-        counted: "the driver counts: a notify request, and the doorbell of a post while it sleeps",
+        polls: "polls over rings make no call into the driver" needs CallCounts,
+        stream: "a stream of writes over rings makes fewer than one doorbell for 50 posts, and no other call" needs CallCounts,
+        counted: "the driver counts: a notify request, and the doorbell of a post while it sleeps" needs CallCounts,
     }
 }
 
@@ -278,16 +333,16 @@ table! {
     provider {
         class_factory: "the class factory makes providers, and they keep the DLL",
         identity: "one IUnknown for an object, whatever it was asked through",
-        addresses: "addresses are listed; short buffers are not touched",
+        addresses: "addresses are listed; short buffers are not touched" needs OtherVersion,
         open_adapter: "adapters open by address, whatever the port, and outlive the provider",
         unknown_address: "an address of no adapter, and half an address, open nothing",
     }
     adapter {
-        query: "limits; the buffer rule; other versions are refused",
+        query: "limits; the buffer rule; other versions are refused" needs OtherVersion,
         interfaces: "each object answers to its interfaces and to no others",
-        limits: "creates beyond a limit, and with objects of another kind or adapter, are refused",
+        limits: "creates beyond a limit, and with objects of another kind or adapter, are refused" needs OtherVersion,
         file: "one file handle for an adapter, which outlives nobody's use of it",
-        control: "the driver's diagnostics; other control codes are refused",
+        control: "the driver's diagnostics; other control codes are refused" needs OwnControl,
         releases: "objects may be released in any order, with requests under way",
     }
     overlapped {
@@ -301,7 +356,7 @@ table! {
         register_refused: "nothing, no bytes, memory that is not there",
         deregister_refused: "handles of nobody, of another adapter, twice; DEVICE_BUSY under a window",
         handles: "a handle gives no access after its end, and none beyond its bytes",
-        unasked: "registrations whose end nobody asks for leave nothing behind",
+        unasked: "registrations whose end nobody asks for leave nothing behind" needs OwnControl,
         forgotten: "what is never deregistered goes with the adapter",
     }
     completion_queue {
@@ -316,7 +371,7 @@ table! {
         bind_flags: "flags of 0; bound anew",
         left_over: "results that found no room yet are not of a window that was released",
         released: "a window that is released while it is bound gives no access, and leaves its memory",
-        bind_refused: "beyond the memory, no objects, no connection",
+        bind_refused: "beyond the memory, no objects, no connection" needs OtherVersion,
         invalidate_unbound: "invalidating a window that is not bound fails",
         remote_invalidation: "SendAndInvalidate ends the window, and its ND_RESULT comes back",
         invalidated_again: "SendAndInvalidate of a window that is invalid ends the connection",
@@ -336,24 +391,51 @@ table! {
     listen {
         ports: "assigned and chosen ports, ports in use, and again when free",
         released: "releasing it refuses those that wait",
-        wrong_connector: "a connection request needs a fresh connector of the adapter",
+        wrong_connector: "a connection request needs a fresh connector of the adapter" needs OtherVersion,
     }
     connector {
         connects: "private data, read limits and addresses arrive; Accept waits for CompleteConnect",
         ipv6: "the same over IPv6",
-        other_version: "version 1 and version 2 connect to each other, and use each other's memory",
+        other_version: "version 1 and version 2 connect to each other, and use each other's memory" needs OtherVersion,
         local_port: "the port that was asked for, once",
         refused_connects: "nobody listens, no address, another network: refused, and then connected",
-        wrong_endpoints: "endpoints of another adapter or version, other objects, and none, are refused",
+        wrong_endpoints: "endpoints of another adapter or version, other objects, and none, are refused" needs OtherVersion,
         states: "calls that do not fit the state",
     }
     resources {
-        requests: "one request more than may wait is refused, and ends none",
-        locked_memory: "queues whose memory cannot be locked are not resized",
+        requests: "one request more than may wait is refused, and ends none" needs OwnLimits,
+        locked_memory: "queues whose memory cannot be locked are not resized" needs OwnLimits,
     }
     misuse {
         missing_arguments: "null pointers where something has to be are refused",
         lives: "four threads open adapters, connect, send and release, each its own",
         random: "calls in any order, on any objects: all requests end, nothing is left",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> impl Iterator<Item = &'static NdCase> {
+        [Version::V1, Version::V2].into_iter().flat_map(Version::cases)
+    }
+
+    #[test]
+    fn each_case_about_order_is_one_that_any_provider_can_be_asked() {
+        for name in ORDERS {
+            assert!(all().any(|case| case.name == *name && case.needs.is_none()), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_asks_for_more_than_the_published_interfaces_says_so() {
+        let needs = |version: Version, name| version.cases().find(|case| case.name == name).unwrap().needs;
+        assert_eq!(needs(Version::V2, "transitions::polls"), Some(Needs::CallCounts));
+        assert_eq!(needs(Version::V2, "version1::messages"), Some(Needs::OtherVersion));
+        assert_eq!(needs(Version::V2, "messages::sizes"), None);
+        assert_eq!(needs(Version::V1, "adapter::control"), Some(Needs::OwnControl));
+        assert_eq!(needs(Version::V1, "resources::locked_memory"), Some(Needs::OwnLimits));
+        assert_eq!(needs(Version::V1, "connector::ipv6"), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use nd_com::{
-    class::{IClassFactory, SOFTND_PROVIDER_V1, SOFTND_PROVIDER_V2},
+    class::{IClassFactory, SOFTND_PROVIDER_V1},
     status::{CLASS_E_CLASSNOTAVAILABLE, CLASS_E_NOAGGREGATION, E_NOINTERFACE, E_POINTER},
     v1::{INDAdapter, INDCompletionQueue, INDConnector, INDProvider},
     v2::{IND2Adapter, IND2CompletionQueue, IND2Provider},
@@ -12,6 +12,7 @@ use windows_core::{GUID, IUnknown, Interface as _};
 
 use crate::{
     nd::{
+        Version,
         client::{ClassFactory, Provider, QpSize, both::CompletionQueue as _, cast},
         pair::{End, Pair, is},
         run::Nd,
@@ -25,15 +26,15 @@ pub(in crate::nd) fn class_object(nd: &Nd) -> anyhow::Result<()> {
     ensure!(library.has_startup(), "there is no WSPStartup");
     ensure!(library.can_unload(), "a fresh DLL cannot be unloaded");
     let provider: IND2Provider =
-        library.class_object(&SOFTND_PROVIDER_V2).map_err(|status| anyhow::anyhow!("{status}"))?;
+        library.class_object(library.class(Version::V2)).map_err(|status| anyhow::anyhow!("{status}"))?;
     ensure!(!library.can_unload(), "the DLL could be unloaded with a provider alive");
     drop(provider);
     ensure!(library.can_unload(), "the provider is gone and the DLL cannot be unloaded");
     let other = library.class_object::<IND2Provider>(&GUID::from_u128(1)).err();
     ensure!(other == Some(CLASS_E_CLASSNOTAVAILABLE), "another class: {other:?}");
-    let other = library.class_object::<IND2CompletionQueue>(&SOFTND_PROVIDER_V2).err();
+    let other = library.class_object::<IND2CompletionQueue>(library.class(Version::V2)).err();
     ensure!(other == Some(E_NOINTERFACE), "another interface: {other:?}");
-    let nowhere = library.class_object_nowhere(&SOFTND_PROVIDER_V2);
+    let nowhere = library.class_object_nowhere(library.class(Version::V2));
     ensure!(nowhere == E_POINTER, "no place for the answer: {nowhere}");
     Ok(())
 }
@@ -42,7 +43,7 @@ pub(in crate::nd) fn class_object(nd: &Nd) -> anyhow::Result<()> {
 pub(in crate::nd) fn class_factory(nd: &Nd) -> anyhow::Result<()> {
     let library = nd.library();
     let factory = || -> anyhow::Result<ClassFactory> {
-        let factory = library.class_object::<IClassFactory>(&SOFTND_PROVIDER_V2);
+        let factory = library.class_object::<IClassFactory>(library.class(Version::V2));
         factory.map(ClassFactory).map_err(|status| anyhow::anyhow!("DllGetClassObject for IClassFactory: {status}"))
     };
     let made = factory()?.create::<IND2Provider>()?;

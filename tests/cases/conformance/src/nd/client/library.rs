@@ -4,8 +4,12 @@
 use std::{ffi::c_void, os::windows::ffi::OsStrExt as _, path::Path, ptr};
 
 use anyhow::{Context as _, ensure};
-use nd_com::class::IClassFactory;
-use ndk_abi::{describe::ZeroInit as _, softndk_ioctl::SOFTNDK_DIAGNOSTICS, status::NTSTATUS};
+use nd_com::class::{IClassFactory, SOFTND_PROVIDER_V1, SOFTND_PROVIDER_V2};
+use ndk_abi::{
+    describe::ZeroInit as _,
+    softndk_ioctl::SOFTNDK_DIAGNOSTICS,
+    status::{NTSTATUS, STATUS_NOT_SUPPORTED},
+};
 use windows_core::{GUID, HRESULT, Interface};
 use windows_sys::Win32::{
     Foundation::{FreeLibrary, HMODULE},
@@ -13,18 +17,21 @@ use windows_sys::Win32::{
 };
 
 use super::{ask, call};
-use crate::error::Result;
+use crate::{error::Result, nd::Version};
 
 type GetClassObject = unsafe extern "system" fn(*const GUID, *const GUID, *mut *mut c_void) -> HRESULT;
 type Diagnostics = unsafe extern "system" fn(*mut SOFTNDK_DIAGNOSTICS, u32) -> HRESULT;
 type CanUnloadNow = unsafe extern "system" fn() -> HRESULT;
 
-/// A loaded softnd.dll. All objects have to be released before it is dropped.
+/// A loaded softnd.dll, or another provider's DLL. All objects have to be released before it is dropped.
 pub(crate) struct Library {
     module: HMODULE,
+    /// Of version 1 and of version 2.
+    classes: [GUID; 2],
     get_class_object: GetClassObject,
     can_unload_now: CanUnloadNow,
-    diagnostics: Diagnostics,
+    /// softnd.dll alone has it.
+    diagnostics: Option<Diagnostics>,
     has_startup: bool,
 }
 
@@ -34,8 +41,13 @@ unsafe impl Send for Library {}
 unsafe impl Sync for Library {}
 
 impl Library {
-    /// Loads it and looks its exports up.
+    /// Loads softnd.dll and looks its exports up.
     pub(crate) fn load(path: &Path) -> anyhow::Result<Self> {
+        Self::load_with(path, [SOFTND_PROVIDER_V1, SOFTND_PROVIDER_V2])
+    }
+
+    /// The same for the DLL of a provider with other classes, of version 1 and of version 2.
+    pub(crate) fn load_with(path: &Path, classes: [GUID; 2]) -> anyhow::Result<Self> {
         let name: Vec<u16> = path.as_os_str().encode_wide().chain([0]).collect();
         // SAFETY: a terminated string.
         let module = unsafe { LoadLibraryW(name.as_ptr()) };
@@ -48,23 +60,32 @@ impl Library {
         let startup = unsafe { GetProcAddress(module, c"WSPStartup".as_ptr().cast()) };
         // SAFETY: as above.
         let diagnostics = unsafe { GetProcAddress(module, c"SoftndDiagnostics".as_ptr().cast()) };
-        let get = get.context("softnd.dll has no DllGetClassObject")?;
-        let can = can.context("softnd.dll has no DllCanUnloadNow")?;
-        let diagnostics = diagnostics.context("softnd.dll has no SoftndDiagnostics")?;
+        let get = get.context("the DLL has no DllGetClassObject")?;
+        let can = can.context("the DLL has no DllCanUnloadNow")?;
         Ok(Self {
             module,
+            classes,
             // SAFETY: COM's signature of this export.
             get_class_object: unsafe {
                 std::mem::transmute::<unsafe extern "system" fn() -> isize, GetClassObject>(get)
             },
             // SAFETY: COM's signature of this export.
             can_unload_now: unsafe { std::mem::transmute::<unsafe extern "system" fn() -> isize, CanUnloadNow>(can) },
-            // SAFETY: the DLL's signature of this export.
-            diagnostics: unsafe {
-                std::mem::transmute::<unsafe extern "system" fn() -> isize, Diagnostics>(diagnostics)
-            },
+            diagnostics: diagnostics.map(|diagnostics| {
+                // SAFETY: the DLL's signature of this export.
+                unsafe { std::mem::transmute::<unsafe extern "system" fn() -> isize, Diagnostics>(diagnostics) }
+            }),
             has_startup: startup.is_some(),
         })
+    }
+
+    /// The class of its provider of a version.
+    pub(crate) fn class(&self, version: Version) -> &GUID {
+        let [v1, v2] = &self.classes;
+        match version {
+            Version::V1 => v1,
+            Version::V2 => v2,
+        }
     }
 
     /// Whether it exports WSPStartup, which the Winsock catalog requires, and which is never called.
@@ -93,9 +114,10 @@ impl Library {
 
     /// SoftndDiagnostics: what lives in the device.
     pub(crate) fn diagnostics(&self) -> std::result::Result<SOFTNDK_DIAGNOSTICS, NTSTATUS> {
+        let diagnostics = self.diagnostics.ok_or(STATUS_NOT_SUPPORTED)?;
         let mut found = SOFTNDK_DIAGNOSTICS::ZERO;
         // SAFETY: a local of that length.
-        let returned = unsafe { (self.diagnostics)(&raw mut found, size_of::<SOFTNDK_DIAGNOSTICS>() as u32) };
+        let returned = unsafe { diagnostics(&raw mut found, size_of::<SOFTNDK_DIAGNOSTICS>() as u32) };
         if returned.is_ok() { Ok(found) } else { Err(NTSTATUS(returned.0)) }
     }
 

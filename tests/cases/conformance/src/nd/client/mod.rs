@@ -18,8 +18,11 @@ mod thread;
 pub(crate) mod v1;
 
 use std::{
-    collections::BTreeSet,
-    sync::{Mutex, PoisonError},
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 pub(crate) use adapter::{Adapter, QpSize, SrqSize};
@@ -28,7 +31,7 @@ pub(crate) use library::{ClassFactory, Library};
 pub(crate) use listener::Listener;
 pub(crate) use memory::{Mr, Mw, Remote};
 use nd_com::v2::IND2Overlapped as Overlapping;
-use ndk_abi::status::{NTSTATUS, STATUS_SUCCESS};
+use ndk_abi::status::{NTSTATUS, STATUS_PENDING, STATUS_SUCCESS};
 pub(crate) use provider::Provider;
 pub(crate) use queue_pair::Qp;
 pub(crate) use queues::{Completion, Cq, KINDS, Srq};
@@ -37,6 +40,7 @@ pub(crate) use thread::OnFirstProcessor;
 
 use windows_core::Interface;
 
+use super::run::Begun;
 use crate::error::{Error, Result};
 
 /// The receives for which a queue pair of the usual size has room, in either version.
@@ -72,6 +76,34 @@ fn saw(method: &'static str, status: NTSTATUS) -> NTSTATUS {
 /// What was returned since the last time.
 pub(super) fn take_seen() -> BTreeSet<(&'static str, u32)> {
     std::mem::take(&mut *SEEN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// How requests began since [`take_begun`] was called last, by method.
+static BEGUN: Mutex<BTreeMap<&'static str, Begun>> = Mutex::new(BTreeMap::new());
+
+/// Whether a request may be over as soon as it is issued, as the documentation allows.
+static MAY_END_AT_ONCE: AtomicBool = AtomicBool::new(false);
+
+/// From now on a request of any method may be over as soon as it is issued. softnd.dll's must pend, as programs expect (docs/decisions.md).
+pub(super) fn let_requests_end_at_once() {
+    MAY_END_AT_ONCE.store(true, Relaxed);
+}
+
+/// Notes how a request began. Whether it may go on like that.
+fn began(method: &'static str, status: NTSTATUS) -> bool {
+    let mut begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
+    let begun = begun.entry(method).or_default();
+    match status {
+        STATUS_PENDING => begun.pended += 1,
+        STATUS_SUCCESS => begun.at_once += 1,
+        _ => begun.refused += 1,
+    }
+    status == STATUS_PENDING || status == STATUS_SUCCESS && MAY_END_AT_ONCE.load(Relaxed)
+}
+
+/// How requests began since the last time.
+pub(super) fn take_begun() -> BTreeMap<&'static str, Begun> {
+    std::mem::take(&mut *BEGUN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Success is ND_SUCCESS; anything else is a refusal.

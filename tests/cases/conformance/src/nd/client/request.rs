@@ -19,7 +19,7 @@ use windows_sys::{
     },
 };
 
-use super::{accepted, call, saw};
+use super::{accepted, began, call, saw};
 use crate::error::{Error, Result};
 
 /// How long a cancelled request may take to end before its memory is given up.
@@ -167,7 +167,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Issues one. It must pend: clients wait for it without looking at what the call returned.
+    /// Issues one. It must pend: clients wait for it without looking at what the call returned. Another provider's may be over at once.
     pub(super) fn begin(
         method: &'static str,
         object: Overlapped,
@@ -192,10 +192,11 @@ impl Request {
             patience,
         };
         let status = saw(method, NTSTATUS(issue(request.overlapped).0));
-        if status == STATUS_PENDING {
+        let goes_on = began(method, status);
+        request.ended = (status != STATUS_PENDING).then_some(status);
+        if goes_on {
             return Ok(request);
         }
-        request.ended = Some(status);
         Err(Error::Refused { request: method, status })
     }
 
@@ -211,10 +212,10 @@ impl Request {
         // SAFETY: the handle is open as long as self.
         unsafe { ResetEvent(self.event.0) };
         let status = saw(method, NTSTATUS(issue(self.overlapped).0));
-        if status == STATUS_PENDING {
+        self.ended = (status != STATUS_PENDING).then_some(status);
+        if began(method, status) {
             return Ok(());
         }
-        self.ended = Some(status);
         Err(Error::Refused { request: method, status })
     }
 

@@ -35,7 +35,10 @@ mod version1;
 #[cfg(windows)]
 mod windows;
 
-use super::NdCase;
+use super::{
+    NdCase,
+    table::{Needs, needs},
+};
 #[cfg(windows)]
 pub(super) use control::ANY;
 #[cfg(windows)]
@@ -78,7 +81,7 @@ pub const LIVES: &[RoleCase] = &[
 ];
 
 macro_rules! table {
-    ($($group:ident { $($case:ident: $shows:literal,)* })*) => {
+    ($($group:ident { $($case:ident: $shows:literal $(needs $needs:ident)?,)* })*) => {
         /// All of them, in the order in which a session plays them.
         pub const ROLE_CASES: &[RoleCase] = &[$($(RoleCase {
             name: concat!(stringify!($group), "::", stringify!($case)),
@@ -91,6 +94,7 @@ macro_rules! table {
         pub(super) const BOTH_ROLES: &[NdCase] = &[$($(NdCase {
             name: concat!(stringify!($group), "::", stringify!($case)),
             shows: $shows,
+            needs: needs!($($needs)?),
             #[cfg(windows)]
             run: |nd| session::both(nd, concat!(stringify!($group), "::", stringify!($case))),
         },)*)*];
@@ -139,11 +143,11 @@ table! {
         by_release: "releasing everything ends the connection",
     }
     version1 {
-        messages: "version 1: sends of 0 bytes to 1 MiB both ways",
-        solicited: "version 1: SOLICITED is ended by the peer's send that solicits, not by others",
-        windows: "version 1: writes and reads through the peer's window, to the byte; no right: ND_ACCESS_VIOLATION",
-        invalidated: "version 1: the peer invalidates a window, whose owner is told; used once more: ND_ACCESS_VIOLATION",
-        disconnect: "version 1: either end disconnects, the other is told, receives are cancelled",
+        messages: "version 1: sends of 0 bytes to 1 MiB both ways" needs OtherVersion,
+        solicited: "version 1: SOLICITED is ended by the peer's send that solicits, not by others" needs OtherVersion,
+        windows: "version 1: writes and reads through the peer's window, to the byte; no right: ND_ACCESS_VIOLATION" needs OtherVersion,
+        invalidated: "version 1: the peer invalidates a window, whose owner is told; used once more: ND_ACCESS_VIOLATION" needs OtherVersion,
+        disconnect: "version 1: either end disconnects, the other is told, receives are cancelled" needs OtherVersion,
     }
     exchange {
         noticed: "the negative control: a byte that is not what was written",

@@ -24,7 +24,7 @@ use crate::{
     Carrier,
     nd::{
         perf::{Link, There},
-        run::Nd,
+        run::{AnyProvider, Nd, Seen},
     },
 };
 
@@ -125,18 +125,51 @@ pub fn serve(
     Ok(played)
 }
 
+impl AnyProvider {
+    /// The connecting end, as [`connect`], over another machine's wire; and what it saw.
+    ///
+    /// # Errors
+    /// As [`connect`].
+    pub fn connect(
+        &self,
+        patience: Duration,
+        to: SocketAddr,
+        cases: &[&'static RoleCase],
+        duration: Duration,
+        watch: &dyn Fn(&str),
+    ) -> anyhow::Result<(Vec<Played>, Seen)> {
+        let nd = self.load_anew(patience)?;
+        let played = connect_with(&nd, to, cases, Carrier::Wire, duration, watch)?;
+        Ok((played, Seen::take()))
+    }
+
+    /// The serving end, as [`serve`].
+    ///
+    /// # Errors
+    /// As [`serve`].
+    pub fn serve(
+        &self,
+        patience: Duration,
+        port: u16,
+        ready: impl FnOnce(SocketAddr),
+        watch: &dyn Fn(&str),
+    ) -> anyhow::Result<Vec<Played>> {
+        serve_with(&self.load_anew(patience)?, port, ready, &|| false, watch)
+    }
+}
+
 /// Both ends of a case in this process.
 pub(super) fn both(nd: &Nd, name: &str) -> anyhow::Result<()> {
     let case = known(name).context("no such case")?;
     let (sender, address) = channel();
-    let (library, patience) = (nd.shared_library(), nd.patience());
+    let (library, patience, at) = (nd.shared_library(), nd.patience(), nd.asked_for());
     let is_over = &AtomicBool::new(false);
     thread::scope(|scope| {
         let server = scope.spawn(move || {
             let give_up = || is_over.load(Ordering::Relaxed);
             // Without an address, the receiving thread sees that the channel is closed.
             let ready = |address| sender.send(address).unwrap_or_default();
-            serve_with(&Nd::of(library, patience), 0, ready, &give_up, &|_| {})
+            serve_with(&Nd::of(library, patience).at(at), 0, ready, &give_up, &|_| {})
         });
         let played = match address.recv() {
             Ok(address) => connect_with(nd, address, &[case], Carrier::Device, SHORT, &|_| {}),

@@ -2,7 +2,7 @@
 
 use anyhow::{anyhow, ensure};
 use nd_com::{
-    class::{IClassFactory, SOFTND_PROVIDER_V1},
+    class::IClassFactory,
     status::{CLASS_E_NOAGGREGATION, E_NOINTERFACE},
     v1::{INDAdapter, INDProvider},
 };
@@ -12,6 +12,7 @@ use windows_core::{IUnknown, Interface as _};
 
 use crate::{
     nd::{
+        Version,
         client::{ClassFactory, both::CompletionQueue as _, cast},
         pair::is,
         run::Nd,
@@ -23,7 +24,7 @@ use crate::{
 pub(in crate::nd) fn class_factory(nd: &Nd) -> anyhow::Result<()> {
     let library = nd.library();
     ensure!(library.can_unload(), "a fresh DLL cannot be unloaded");
-    let factory = library.class_object::<IClassFactory>(&SOFTND_PROVIDER_V1);
+    let factory = library.class_object::<IClassFactory>(library.class(Version::V1));
     let factory = factory.map(ClassFactory).map_err(|status| anyhow!("the class factory: {status}"))?;
     let made = factory.create::<INDProvider>()?;
     let inner = factory.create_within::<INDProvider>(&made);
