@@ -3,6 +3,7 @@
 //! Two front ends carry the same cases: the simulated kernel in this very process, and `softndk.sys` through its control
 //! device (on Windows, or under Wine). Each version of NetworkDirect, through `softnd.dll`, has cases of its own.
 
+mod any_provider;
 #[cfg(windows)]
 mod client_server;
 mod diagnostics;
@@ -71,6 +72,9 @@ enum Command {
         busy: bool,
     },
     /// Run cases and print a table of the results.
+    ///
+    /// With --provider, on a provider of NetworkDirect that may be anyone's; the report then also has its limits, every status seen, and how
+    /// requests began. Send the report as a file: --json > report.json.
     Run(RunOptions),
     /// Print how many objects of each kind an adapter has, over all open files, and the memory that the driver has.
     Diagnostics {
@@ -105,13 +109,15 @@ enum Command {
         #[command(subcommand)]
         command: provider::Command,
     },
-    /// Serve one session, for `connect`, `ping` or `perf` in another process.
+    /// Serve one session, for `connect`, `ping` or `perf` in another process; with --provider for `run --peer`.
     ///
     /// Says where it serves ("serving at ADDRESS:PORT") and what is being played, and prints both ends' verdicts.
     #[cfg(windows)]
     Serve {
         #[command(flatten)]
         options: client_server::Options,
+        #[command(flatten)]
+        provider: Option<any_provider::Which>,
         /// The address to serve at; the adapter's first one if none is given.
         #[arg(long)]
         address: Option<IpAddr>,
@@ -241,6 +247,12 @@ struct RunOptions {
     #[cfg(windows)]
     #[command(flatten)]
     remote_agent: Option<remote_agent::RemoteAgent>,
+    #[cfg(windows)]
+    #[command(flatten)]
+    any_provider: Option<any_provider::Which>,
+    #[cfg(windows)]
+    #[command(flatten)]
+    way: any_provider::Way,
 }
 
 impl Default for RunOptions {
@@ -254,6 +266,10 @@ impl Default for RunOptions {
             patience: 10,
             #[cfg(windows)]
             remote_agent: None,
+            #[cfg(windows)]
+            any_provider: None,
+            #[cfg(windows)]
+            way: any_provider::Way::default(),
         }
     }
 }
@@ -284,6 +300,13 @@ fn execute() -> anyhow::Result<ExitCode> {
                 );
                 return remote_agent::run(remote, options.path, &options.selection, patience)?.print(options.json);
             }
+            #[cfg(windows)]
+            if let Some(which) = &options.any_provider {
+                ensure!(options.path.is_none(), "--path is softnd.dll's, not any provider's");
+                let front_end = options.device.front_end;
+                return any_provider::run(which, &options.way, front_end, &options.selection, patience)?
+                    .print(options.json);
+            }
             let report = match options.device.front_end {
                 FrontEnd::Sim | FrontEnd::Ioctl => {
                     run::run(options.device.front_end, options.path, &options.selection, patience)?
@@ -300,7 +323,11 @@ fn execute() -> anyhow::Result<ExitCode> {
             return report.print(options.json);
         }
         #[cfg(windows)]
-        Command::Serve { options, address, port } => {
+        Command::Serve { options, provider: Some(provider), address, port } => {
+            return any_provider::serve(&provider, address, port, options.patience())?.print(false);
+        }
+        #[cfg(windows)]
+        Command::Serve { options, provider: None, address, port } => {
             return client_server::serve(&options, address, port)?.print(false);
         }
         #[cfg(windows)]

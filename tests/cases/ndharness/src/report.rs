@@ -6,6 +6,7 @@ use conformance::{CASES, COUNTS_CALLS, Skipped, nd::Version};
 use serde::Serialize;
 
 use crate::{
+    any_provider::Findings,
     front_end::FrontEnd,
     returns::{self, Row},
 };
@@ -28,6 +29,9 @@ pub(crate) struct Report {
     /// Documented return values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     returns: Vec<Row>,
+    /// About a provider that was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<Findings>,
 }
 
 /// One case.
@@ -79,6 +83,21 @@ impl Outcome {
     }
 }
 
+#[cfg(windows)]
+impl Outcome {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn shows(&self) -> &'static str {
+        self.shows
+    }
+
+    pub(crate) fn has_passed(&self) -> bool {
+        self.result == Verdict::Passed
+    }
+}
+
 impl Report {
     pub(crate) fn new(front_end: String, cases: Vec<Outcome>) -> Self {
         let count = |verdict| cases.iter().filter(|case| case.result == verdict).count();
@@ -90,6 +109,7 @@ impl Report {
             seconds: cases.iter().map(|case| case.seconds).sum(),
             cases,
             returns: Vec::new(),
+            provider: None,
         }
     }
 
@@ -107,6 +127,12 @@ impl Report {
     #[cfg(windows)]
     pub(crate) fn with_returns(self, returns: Vec<Row>) -> Self {
         Self { failed: self.failed + returns::missing(&returns), returns, ..self }
+    }
+
+    /// Adds what was found out about a provider that was named.
+    #[cfg(windows)]
+    pub(crate) fn with_findings(self, findings: Findings) -> Self {
+        Self { provider: Some(findings), ..self }
     }
 }
 
@@ -131,6 +157,9 @@ impl fmt::Display for Report {
         }
         if !self.returns.is_empty() {
             returns::write(&self.returns, f)?;
+        }
+        if let Some(findings) = &self.provider {
+            write!(f, "{findings}")?;
         }
         writeln!(f, "\n{} passed, {} failed, {} skipped, {:.1} s", self.passed, self.failed, self.skipped, self.seconds)
     }

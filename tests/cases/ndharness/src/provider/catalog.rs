@@ -1,18 +1,28 @@
 //! The catalog's calls. Not yet run on Windows; Wine's are stubs that do nothing and succeed.
 #![expect(unsafe_code, reason = "calls into ws2_32")]
 
-use std::{env, os::windows::ffi::OsStrExt as _, ptr};
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    os::windows::ffi::{OsStrExt as _, OsStringExt as _},
+    path::{Path, PathBuf},
+    ptr,
+};
 
 use anyhow::{Context as _, bail, ensure};
 use windows_sys::{
-    Win32::Networking::WinSock::{
-        WSAEINVAL, WSAENOBUFS, WSAPROTOCOL_INFOW, WSCDeinstallProvider, WSCEnumProtocols, WSCGetProviderPath,
-        WSCInstallProvider,
+    Win32::{
+        Networking::WinSock::{
+            WSAEINVAL, WSAENOBUFS, WSAPROTOCOL_INFOW, WSCDeinstallProvider, WSCEnumProtocols, WSCGetProviderPath,
+            WSCInstallProvider,
+        },
+        System::Environment::ExpandEnvironmentStringsW,
     },
     core::GUID,
 };
 
-use super::is_networkdirect;
+use super::{is_networkdirect, number_of, written};
 
 /// Enters softnd.dll into the catalog of 64-bit programs, for which alone it is.
 pub(super) fn install(entry: &WSAPROTOCOL_INFOW) -> anyhow::Result<()> {
@@ -57,9 +67,47 @@ pub(super) fn list() -> anyhow::Result<()> {
     for entry in found {
         let name: Vec<u16> = entry.szProtocol.iter().copied().take_while(|unit| *unit != 0).collect();
         let path = path(&entry.ProviderId).unwrap_or_else(|error| format!("{error:#}"));
-        println!("{}  version {:#x}  {path}", String::from_utf16_lossy(&name), entry.iVersion);
+        let class = written(number_of(&entry.ProviderId));
+        println!("{}  version {:#x}  {class}  {path}", String::from_utf16_lossy(&name), entry.iVersion);
     }
     Ok(())
+}
+
+/// The DLL of the entry with this identifier, which has to be of a provider of `version`.
+pub(crate) fn library_of(class: u128, version: i32) -> anyhow::Result<PathBuf> {
+    let entries = entries()?;
+    let entry = entries.iter().find(|entry| number_of(&entry.ProviderId) == class);
+    let entry = entry.with_context(|| format!("the Winsock catalog has no entry {}", written(class)))?;
+    ensure!(
+        is_networkdirect(entry) && entry.iVersion == version,
+        "the entry {} is not of a NetworkDirect provider of this version: its version is {:#x}",
+        written(class),
+        entry.iVersion
+    );
+    expanded(&path(&entry.ProviderId)?)
+}
+
+/// The identifier of the entry whose DLL this is, of a provider of `version`.
+pub(crate) fn class_of(library: &Path, version: i32) -> anyhow::Result<Option<u128>> {
+    let library = fs::canonicalize(library).with_context(|| library.display().to_string())?;
+    let is_of = |entry: &&WSAPROTOCOL_INFOW| {
+        let path = || expanded(&path(&entry.ProviderId)?);
+        let is_same = || path().ok().and_then(|path| fs::canonicalize(path).ok()).is_some_and(|path| path == library);
+        is_networkdirect(entry) && entry.iVersion == version && is_same()
+    };
+    Ok(entries()?.iter().find(is_of).map(|entry| number_of(&entry.ProviderId)))
+}
+
+/// The path with the values of the variables that it names: those of the catalog begin with %SystemRoot%.
+fn expanded(path: &str) -> anyhow::Result<PathBuf> {
+    ensure!(!path.is_empty(), "the catalog's entry has no path");
+    let from: Vec<u16> = path.encode_utf16().chain([0]).collect();
+    let mut to = [0; 1024];
+    // SAFETY: a terminated string, and a buffer of the length it is told.
+    let length = unsafe { ExpandEnvironmentStringsW(from.as_ptr(), to.as_mut_ptr(), to.len() as u32) };
+    let found = (length as usize).checked_sub(1).and_then(|length| to.get(..length));
+    let found = found.with_context(|| format!("the path {path} cannot be expanded"))?;
+    Ok(OsString::from_wide(found).into())
 }
 
 fn is_listed(provider: &GUID) -> anyhow::Result<bool> {

@@ -1,7 +1,7 @@
 //! softnd.dll in the Winsock catalog, where programs look for NetworkDirect providers.
 
 #[cfg(windows)]
-mod catalog;
+pub(crate) mod catalog;
 
 use clap::Subcommand;
 use nd_com::class::{SOFTND_PROVIDER_V1, SOFTND_PROVIDER_V2};
@@ -25,10 +25,10 @@ pub(crate) enum Command {
 }
 
 /// The version of an entry's interfaces: `ND_VERSION_1`.
-const VERSION_1: i32 = 1;
+pub(crate) const VERSION_1: i32 = 1;
 
 /// The version of an entry's interfaces: `ND_VERSION_2`.
-const VERSION_2: i32 = 0x0002_0000;
+pub(crate) const VERSION_2: i32 = 0x0002_0000;
 
 /// Does it.
 pub(crate) fn run(command: Command) -> anyhow::Result<()> {
@@ -100,6 +100,28 @@ fn is_networkdirect(entry: &WSAPROTOCOL_INFOW) -> bool {
         && (entry.iSocketType, entry.iProtocol, entry.iProtocolMaxOffset) == (-1, 0, 0)
 }
 
+/// The number of an identifier.
+#[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "there is a Winsock catalog on Windows only"))]
+pub(crate) fn number_of(class: &GUID) -> u128 {
+    let &GUID { data1, data2, data3, data4 } = class;
+    u128::from(data1) << 96 | u128::from(data2) << 80 | u128::from(data3) << 64 | u128::from(u64::from_be_bytes(data4))
+}
+
+/// An identifier as people write it.
+pub(crate) fn written(class: u128) -> String {
+    let text = format!("{class:032x}");
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| text.get(part).unwrap_or_default());
+    format!("{{{}}}", parts.join("-"))
+}
+
+/// An identifier that was written so, or without its braces.
+#[cfg_attr(not(any(windows, test)), expect(dead_code, reason = "there is a Winsock catalog on Windows only"))]
+pub(crate) fn read(text: &str) -> Option<u128> {
+    let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);
+    let number = u128::from_str_radix(&inner.replace('-', ""), 16).ok()?;
+    written(number).eq_ignore_ascii_case(&format!("{{{inner}}}")).then_some(number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +144,20 @@ mod tests {
             assert_eq!(String::from_utf16(&name).unwrap(), called);
         }
         assert_eq!(size_of::<WSAPROTOCOL_INFOW>(), 628);
+    }
+
+    #[test]
+    fn identifiers_are_read_as_they_are_written() {
+        let text = "{3d1c7a52-9b0e-4c6f-8a47-2f6b5e90d1c3}";
+        let number = SOFTND_PROVIDER_V2.to_u128();
+        assert_eq!((written(number), number_of(&GUID::from_u128(number))), (text.to_owned(), number));
+        for same in [text, &text[1..37], &text.to_uppercase()] {
+            assert_eq!(read(same), Some(number), "{same}");
+        }
+        for wrong in ["", "{}", "softnd.dll", &text[1..], &text[..36], &text.replace('-', ""), &text.replace('3', "x")]
+        {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
     }
 
     #[test]
