@@ -9,7 +9,7 @@ use checks::tally::Tally;
 
 use crate::session::{self, Session};
 use crate::two_processes::Harness;
-use crate::{capture, faults, nd_cpp, run};
+use crate::{any_provider, capture, faults, nd_cpp, run};
 
 /// For one program.
 const ONE_LIMIT: Duration = Duration::from_secs(120);
@@ -49,6 +49,7 @@ pub fn run(tally: &mut Tally) {
     tally.check("a SOFTND_CRC that is neither 0 nor 1 is refused", crc);
     // Shows T55.
     tally.check("a SOFTND_SEND_TIMEOUT of more than 3600 seconds is refused", timeout);
+    any_provider::run(tally);
 }
 
 fn cases(front_end: &str, tally: &mut Tally) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Loads softndk.sys under Wine and runs what needs it loaded. `wine_tests` is the list; `session` is one driver, loaded.
 
 pub mod access;
+mod any_provider;
 pub mod cable;
 mod capture;
 pub mod computers;

@@ -22,13 +22,14 @@ pub(crate) const DRIVER: &str = "softndk.sys";
 
 /// What lies beside the driver in `C:\softndk`. The loader looks for the modules a driver imports in the driver's own
 /// folder before system32, and Wine's own ndis.sys must stay where it is: it starts with every prefix.
-const BESIDE_THE_DRIVER: [(&str, &str); 14] = [
+const BESIDE_THE_DRIVER: [(&str, &str); 15] = [
     ("softndk.sys", "softndk.sys"),
     ("softnd.dll", "softnd.dll"),
     ("ndharness.exe", "ndharness.exe"),
     ("ndkctl.exe", "ndkctl.exe"),
     // The stand-in for ntoskrnl takes it for a 32-bit program.
     ("ndharness.exe", "ndharness32.exe"),
+    ("wine/deviating.dll", "deviating.dll"),
     ("wine/nd-cpp.exe", "nd-cpp.exe"),
     ("wine/ndis.sys", "ndis.sys"),
     ("wine/netio.sys", "netio.sys"),

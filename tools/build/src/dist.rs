@@ -42,11 +42,13 @@ pub fn build() -> Result<()> {
     let driver = step("building softndk.sys", || cross::build(""))?;
     copy(&driver, &dist.join("softndk.sys"))?;
     // By one cargo, as docs/install.md has it: what two of them need is built once, with the features of all.
-    let packages = ["ndharness", "ndkctl", "softnd"].map(|package| ["--package", package]);
+    let packages = ["ndharness", "ndkctl", "softnd", "deviating"].map(|package| ["--package", package]);
     let built = step("building ndharness.exe, ndkctl.exe and softnd.dll", || windows_build(packages.as_flattened()))?;
     for file in ["ndharness.exe", "ndkctl.exe", "softnd.dll"] {
         copy(&built.join(file), &dist.join(file))?;
     }
+    // An example for tests.
+    copy(&built.join("deviating.dll"), &dist.join("wine/deviating.dll"))?;
     step("building nd-cpp.exe", || nd_cpp::build(&dist.join("wine/nd-cpp.exe")))?;
     let stand_ins = step("building the stand-ins", || windows_build(&STAND_INS))?;
     for (built, name) in STAND_IN_FILES {
