@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     env,
     ffi::c_void,
-    mem::{self, offset_of},
+    mem::{self, ManuallyDrop, offset_of},
     ptr,
     sync::{Mutex, PoisonError},
 };
@@ -13,18 +13,19 @@ use std::{
 use nd_com::{
     status::{
         ND_CANCELED, ND_CONNECTION_REFUSED, ND_HOST_UNREACHABLE, ND_INVALID_BUFFER_SIZE, ND_INVALID_PARAMETER,
-        ND_INVALID_PARAMETER_7, ND_SUCCESS,
+        ND_INVALID_PARAMETER_7, ND_PENDING, ND_SUCCESS,
     },
     v2::{
         IND2Adapter, IND2Adapter_Vtbl, IND2CompletionQueue, IND2CompletionQueue_Vtbl, IND2Connector,
-        IND2Connector_Vtbl, IND2Overlapped_Vtbl, IND2Provider, ND2_RESULT, Nd2RequestTypeReceive,
+        IND2Connector_Vtbl, IND2MemoryRegion, IND2MemoryRegion_Vtbl, IND2Overlapped_Vtbl, IND2Provider, ND2_RESULT,
+        Nd2RequestTypeReceive,
     },
 };
 use windows_core::{GUID, HRESULT, Interface};
 use windows_sys::Win32::{
     Foundation::{CloseHandle, HANDLE},
     Networking::WinSock::{SOCKADDR, SOCKET_ADDRESS_LIST},
-    System::IO::OVERLAPPED,
+    System::{IO::OVERLAPPED, Threading::CreateEventW},
 };
 
 use crate::{methods::Original, softnd::softnd};
@@ -40,7 +41,7 @@ macro_rules! index {
 pub(crate) fn plant() {
     let Ok(name) = env::var("DEVIATION") else { return };
     let objects = Objects::new();
-    let Objects { queue, connector, adapter, .. } = &objects;
+    let Objects { queue, connector, region, adapter, .. } = &objects;
     let results = index!(IND2CompletionQueue_Vtbl::GetResults);
     let (original, object, index, replacement) = match &*name {
         "private-data" => (&CONNECT, connector.as_raw(), index!(IND2Connector_Vtbl::Connect), connect as *mut c_void),
@@ -48,6 +49,7 @@ pub(crate) fn plant() {
             let result = index!(IND2Overlapped_Vtbl::GetOverlappedResult);
             (&RESULT, connector.as_raw(), result, overlapped_result as *mut c_void)
         }
+        "at-once" => (&REGISTER, region.as_raw(), index!(IND2MemoryRegion_Vtbl::Register), register as *mut c_void),
         "bytes" => (&RESULTS, queue.as_raw(), results, one_byte_more as *mut c_void),
         "flushed-receive" => (&RESULTS, queue.as_raw(), results, flushed_succeed as *mut c_void),
         "order" => (&RESULTS, queue.as_raw(), results, second_first as *mut c_void),
@@ -65,6 +67,7 @@ pub(crate) fn plant() {
 struct Objects {
     queue: IND2CompletionQueue,
     connector: IND2Connector,
+    region: IND2MemoryRegion,
     adapter: IND2Adapter,
     file: HANDLE,
 }
@@ -76,16 +79,20 @@ impl Objects {
         let mut file = ptr::null_mut();
         // SAFETY: a local.
         done(unsafe { adapter.CreateOverlappedFile(&raw mut file) });
-        let (mut queue, mut connector) = (ptr::null_mut(), ptr::null_mut());
+        let (mut queue, mut connector, mut region) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
         // SAFETY: a file of the adapter, and pointers of what outlives the call.
         done(unsafe { adapter.CreateCompletionQueue(&IND2CompletionQueue::IID, file, 1, 0, 0, &raw mut queue) });
         // SAFETY: as above.
         done(unsafe { adapter.CreateConnector(&IND2Connector::IID, file, &raw mut connector) });
+        // SAFETY: as above.
+        done(unsafe { adapter.CreateMemoryRegion(&IND2MemoryRegion::IID, file, &raw mut region) });
         // SAFETY: it was made with that interface, and the reference is ours.
         let queue = unsafe { IND2CompletionQueue::from_raw(queue) };
         // SAFETY: as above.
         let connector = unsafe { IND2Connector::from_raw(connector) };
-        Self { queue, connector, adapter, file }
+        // SAFETY: as above.
+        let region = unsafe { IND2MemoryRegion::from_raw(region) };
+        Self { queue, connector, region, adapter, file }
     }
 }
 
@@ -125,6 +132,7 @@ static CONNECT: Original = Original::new();
 static RESULT: Original = Original::new();
 static RESULTS: Original = Original::new();
 static CREATE: Original = Original::new();
+static REGISTER: Original = Original::new();
 
 type Connect = unsafe extern "system" fn(
     *mut c_void,
@@ -311,4 +319,33 @@ unsafe extern "system" fn create_queue_pair(
         ND_INVALID_PARAMETER_7 => create(1),
         status => status,
     }
+}
+
+type Register = unsafe extern "system" fn(*mut c_void, *const c_void, usize, u32, *mut OVERLAPPED) -> HRESULT;
+
+/// IND2MemoryRegion::Register: is over when it returns, and sends no packet. The documentation allows that.
+unsafe extern "system" fn register(
+    this: *mut c_void,
+    buffer: *const c_void,
+    length: usize,
+    flags: u32,
+    _overlapped: *mut OVERLAPPED,
+) -> HRESULT {
+    // SAFETY: the method that was there.
+    let original = unsafe { mem::transmute::<*mut c_void, Register>(REGISTER.address()) };
+    // SAFETY: no attributes and no name.
+    let event = unsafe { CreateEventW(ptr::null(), 1, 0, ptr::null()) };
+    // With its low bit set, softnd.dll sends no packet either.
+    let mut own = OVERLAPPED { hEvent: event.map_addr(|address| address | 1), ..OVERLAPPED::default() };
+    // SAFETY: the caller's arguments, and an OVERLAPPED that outlives the request, which is waited for.
+    let mut status = unsafe { original(this, buffer, length, flags, &raw mut own) };
+    if status == ND_PENDING {
+        // SAFETY: the caller holds the object; its reference stays the caller's.
+        let region = ManuallyDrop::new(unsafe { IND2MemoryRegion::from_raw(this) });
+        // SAFETY: the request's OVERLAPPED.
+        status = unsafe { region.GetOverlappedResult(&raw mut own, 1) };
+    }
+    // SAFETY: ours, and not used again.
+    unsafe { CloseHandle(event) };
+    status
 }
