@@ -26,8 +26,8 @@ const CASES: [(&str, &str); 2] = [
     ("the cases of nd2 run without a driver", "nd2"),
 ];
 
-/// Every test of it. Each case counts.
-pub fn run(tally: &mut Tally) {
+/// Every test of it, more if `full`. Each case counts.
+pub fn run(full: bool, tally: &mut Tally) {
     for (name, front_end) in CASES {
         let passed = step(name, || cases(front_end, tally));
         tally.check(name, passed);
@@ -49,7 +49,7 @@ pub fn run(tally: &mut Tally) {
     tally.check("a SOFTND_CRC that is neither 0 nor 1 is refused", crc);
     // Shows T55.
     tally.check("a SOFTND_SEND_TIMEOUT of more than 3600 seconds is refused", timeout);
-    any_provider::run(tally);
+    any_provider::run(full, tally);
 }
 
 fn cases(front_end: &str, tally: &mut Tally) -> Result<()> {

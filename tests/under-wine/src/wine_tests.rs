@@ -138,7 +138,7 @@ fn two_computers(full: bool, tally: &mut Tally) {
 }
 
 fn without_driver(full: bool, tally: &mut Tally) {
-    hosted::run(tally);
+    hosted::run(full, tally);
     for count in [Count::Driverless, Count::Mixed] {
         two_processes::run(count, seconds(full), tally);
     }

@@ -164,7 +164,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Hosted => {
             dist::build()?;
             let mut tally = tally::Tally::default();
-            hosted::run(&mut tally);
+            hosted::run(true, &mut tally);
             println!("{tally}");
             ensure!(tally.is_success(), "something failed");
         }
