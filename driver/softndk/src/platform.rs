@@ -22,8 +22,8 @@ use wdk_sys::{
     KDPC, KEVENT, KIRQL, KSPIN_LOCK, KTIMER, LARGE_INTEGER, PVOID,
     ntddk::{
         KeAcquireSpinLockRaiseToDpc, KeCancelTimer, KeInitializeDpc, KeInitializeEvent, KeInitializeTimer,
-        KeQuerySystemTimePrecise, KeQueryTimeIncrement, KeReleaseSpinLock, KeSetEvent, KeSetTimer, KeTryToAcquireSpinLockAtDpcLevel,
-        KeWaitForSingleObject, MmMapLockedPagesSpecifyCache,
+        KeQuerySystemTimePrecise, KeQueryTimeIncrement, KeReleaseSpinLock, KeSetEvent, KeSetTimer,
+        KeTryToAcquireSpinLockAtDpcLevel, KeWaitForSingleObject, MmMapLockedPagesSpecifyCache,
     },
 };
 
