@@ -30,7 +30,7 @@ use serde::Serialize;
 
 /// Shows the state of the SoftNDK driver.
 ///
-/// All commands but `faults`, `enable` and `disable` only read: they work beside any program, also while requests of programs are stuck. SYSTEM,
+/// All commands but `faults`, `capture`, `enable` and `disable` only read: they work beside any program, also while requests of programs are stuck. SYSTEM,
 /// administrators and the groups in the driver's parameter Groups may open the device. `trace` uses ETW, not the device.
 #[derive(Parser)]
 #[command(
