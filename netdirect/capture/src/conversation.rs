@@ -120,6 +120,11 @@ impl Conversation {
         }
     }
 
+    /// Whether it has begun, and no side has told of its end.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
     /// Something happened, of which the next packet has to tell.
     pub(crate) fn comment(&mut self, comment: String) {
         self.comments.push(comment);

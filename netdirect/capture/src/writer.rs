@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     io::{self, Write},
     net::SocketAddr,
     time::Duration,
@@ -33,6 +33,9 @@ use crate::conversation::{Conversation, Direction, Packet};
 /// 1 January 1970, in units of 100 ns since 1601.
 const EPOCH: u64 = 116_444_736_000_000_000;
 
+/// Conversations that have ended and whose end is not written yet, at most.
+const ENDED: usize = 64;
+
 /// What a writer has written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
@@ -48,6 +51,8 @@ pub struct Figures {
 pub struct Writer<W: Write> {
     file: PcapNgWriter<W>,
     conversations: HashMap<Direction, Conversation>,
+    /// Conversations whose end is not written yet, as bytes may come behind it; the oldest first.
+    ended: VecDeque<Direction>,
     /// What happened without a connection: for the next packet.
     comments: Vec<String>,
     last: u64,
@@ -66,7 +71,14 @@ impl<W: Write> Writer<W> {
         let interface = InterfaceDescriptionBlock { linktype: DataLink::RAW, snaplen: 0, options };
         let bytes = file.write_pcapng_block(interface).map_err(io_error)? as u64;
         let figures = Figures { bytes, ..Figures::default() };
-        Ok(Self { file, conversations: HashMap::new(), comments: Vec::new(), last: EPOCH, figures })
+        Ok(Self {
+            file,
+            conversations: HashMap::new(),
+            ended: VecDeque::new(),
+            comments: Vec::new(),
+            last: EPOCH,
+            figures,
+        })
     }
 
     /// Writes what IOCTL_SOFTNDK_CAPTURE has returned, and returns the number of its records.
@@ -121,12 +133,29 @@ impl<W: Write> Writer<W> {
             (SOFTNDK_CAPTURE_SEGMENT, _) => conversation.segment(time, source, record.Value, data),
             (SOFTNDK_CAPTURE_ENDED, _) => {
                 conversation.ended(time, source, record.Value);
-                Vec::new()
+                self.ended.push_back(pair);
+                self.end_oldest()
             }
             // Of a newer driver.
             _ => Vec::new(),
         };
         packets.into_iter().try_for_each(|packet| self.packet(packet))
+    }
+
+    /// The packets of the oldest end, if more than [`ENDED`] wait; its conversation is over, unless it has begun anew.
+    fn end_oldest(&mut self) -> Vec<Packet> {
+        if self.ended.len() <= ENDED {
+            return Vec::new();
+        }
+        let oldest = self.ended.pop_front().and_then(|pair| self.conversations.remove_entry(&pair));
+        let Some((pair, mut conversation)) = oldest else { return Vec::new() };
+        if conversation.is_open() {
+            self.conversations.insert(pair, conversation);
+            return Vec::new();
+        }
+        let packets = conversation.finish();
+        self.comments.extend(conversation.left_comments());
+        packets
     }
 
     fn packet(&mut self, packet: Packet) -> io::Result<()> {

@@ -268,3 +268,27 @@ fn what_is_no_answer_is_refused() {
     }
     assert_eq!(writer.write(&good).unwrap(), 1);
 }
+
+// Shows S1723.
+#[test]
+fn many_connections_take_no_more_memory_than_some() {
+    let asks = request();
+    let mut records = Vec::new();
+    for port in 1000..1200 {
+        let near = format!("10.0.0.1:{port}");
+        records.push(record(SOFTNDK_CAPTURE_STREAM, [&near, FAR], asks.len() as u32, 0, &asks));
+        // Both sides tell of the end of a connection within the adapter.
+        records.push(record(SOFTNDK_CAPTURE_ENDED, [&near, FAR], 0, 0, &[]));
+        records.push(record(SOFTNDK_CAPTURE_ENDED, [FAR, &near], 1, 0, &[]));
+    }
+    let mut file = Vec::new();
+    let mut writer = Writer::new(&mut file).unwrap();
+    writer.write(&answer(&records, 0)).unwrap();
+    let before = writer.figures().packets;
+    let after = writer.finish().unwrap().packets;
+    // Of each connection a handshake, the Request and two ends; of some the ends wait.
+    assert_eq!(after, 200 * 6);
+    assert!((1..=128).contains(&(after - before)), "{before} packets of {after}");
+    let (packets, _) = read(&file);
+    assert_eq!(packets.iter().filter(|packet| packet.flags[1]).count(), 2 * 200);
+}
