@@ -205,3 +205,38 @@ fn a_message_is_captured_up_to_any_length() {
         }
     });
 }
+
+/// Over a wire a kernel consumer's message waits 5 s, then the receiver sends a Terminate.
+// Shows S1710.
+#[test]
+fn a_message_that_has_waited_too_long_is_recorded_before_the_terminate() {
+    play(|kernel, apart, active, passive| {
+        if !apart {
+            // There it waits without limit.
+            return;
+        }
+        passive.device.start_capture(OWNER, &ALL).unwrap();
+        send(active, 64);
+        let found = RefCell::new(Vec::new());
+        wait_until(|| {
+            found.borrow_mut().extend(records(passive));
+            kinds(&found.borrow()).contains(&RecordKind::NotReady)
+        });
+        wait_until(|| {
+            kernel.advance(Duration::from_secs(1));
+            kernel.flush_dpcs();
+            found.borrow_mut().extend(records(passive));
+            kinds(&found.borrow()).iter().filter(|kind| **kind == RecordKind::Stream).count() >= 2
+        });
+        let found = found.into_inner();
+        let fpdus = found.iter().filter(|(record, _)| record.kind == RecordKind::Stream);
+        let parse = |(record, fpdu): &(Record, Vec<u8>)| {
+            (Some(record.source), Segment::parse(&fpdu[fpdu::LENGTH..]).expect("a segment").0)
+        };
+        let fpdus: Vec<_> = fpdus.map(parse).collect();
+        let (near, far) = (active.connector.local_address(), passive.connector.local_address());
+        let send = fpdus.iter().position(|(source, it)| *source == near && matches!(it, Segment::Send(..)));
+        let terminate = fpdus.iter().position(|(source, it)| *source == far && matches!(it, Segment::Terminate(_)));
+        assert!(send.is_some() && send < terminate, "{fpdus:?}");
+    });
+}

@@ -160,6 +160,9 @@ impl<P: Platform> Wire<P> {
                     Ok(FpduOutcome::AwaitsReceive(ulpdu))
                         if streams.timer.receive_is_overdue(queue_pair.receive_timeout()) =>
                     {
+                        if let Some(tap) = &tap {
+                            tap.fpdu(tap.received, rest);
+                        }
                         streams.tx.terminate.get_or_insert(TerminateOut::new(Cause::NO_BUFFER, ulpdu));
                         outcome = Some(RunOutcome::Ended(false));
                     }
