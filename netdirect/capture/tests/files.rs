@@ -66,7 +66,7 @@ fn read(file: &[u8]) -> (Vec<Packet>, Vec<String>) {
         match block.unwrap() {
             Block::EnhancedPacket(packet) => {
                 let missing = packet.original_len as usize - packet.data.len();
-                // The length in the IP header is that of the whole packet.
+                // The IP header has the length of the whole packet.
                 let whole = [&packet.data[..], &vec![0; missing]].concat();
                 let sliced = SlicedPacket::from_ip(&whole).unwrap();
                 let Some(TransportSlice::Tcp(tcp)) = sliced.transport else { panic!("no TCP") };

@@ -169,7 +169,7 @@ type Output = BufWriter<Box<dyn io::Write>>;
 struct Files<'a> {
     options: &'a Options,
     writer: Writer<Output>,
-    /// Those that are there, the last one with the writer.
+    /// The files that are kept, the oldest first; `writer` has the last one open.
     names: VecDeque<PathBuf>,
     begun: u64,
     /// Of the files that have ended.

@@ -160,7 +160,7 @@ impl Adapter {
         Self::open(address, false, Some(std::process::id()))
     }
 
-    /// The adapter of a device whose connections are captured, with so many bytes of data of each segment. Nobody reads the records.
+    /// The adapter of a device that is captured, with `snap` bytes of data of each segment. No program reads the records.
     #[must_use]
     pub fn captured(snap: u32) -> Self {
         let what = SOFTNDK_START_CAPTURE {
