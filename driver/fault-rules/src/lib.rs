@@ -1,7 +1,7 @@
 //! Fault rules: each says in one line at which point the device fails on purpose, for whom, how often, and how.
 //!
 //! ```text
-//! on POINT [where FILTER ...] [after N] [every N] [times N] [chance N/M [seed N]] do ACTION
+//! on POINT [where FILTER ...] [after N] [every N] [times N] [for TIME] [chance N/M [seed N]] do ACTION
 //! on write where port=445 role=passive bytes>=65536 after 3 times 1 do disconnect
 //! ```
 //!
@@ -22,5 +22,5 @@ mod point;
 mod rule;
 
 pub use parse::{Expected, LONGEST_RULE, ParseError, parse, texts};
-pub use point::{FilterKind, Point};
+pub use point::{ActionKind, FilterKind, Operation, Point};
 pub use rule::{Action, Bytes, Chance, Counts, Filters, Passage, Role, Rule, When};

@@ -2,7 +2,9 @@
 
 use core::{fmt, str::FromStr};
 
-use crate::{Action, Chance, FilterKind, Filters, Point, Role, Rule, When};
+use iwarp::terminate::Cause;
+
+use crate::{Action, ActionKind, Chance, FilterKind, Filters, Operation, Point, Role, Rule, When};
 
 /// Bytes of the longest rule, without the white space around it.
 pub const LONGEST_RULE: usize = 160;
@@ -60,6 +62,8 @@ pub enum Expected {
     Time,
     /// A time of whole seconds.
     Seconds,
+    /// The code of a Terminate.
+    Code,
     /// Nothing more.
     End,
 }
@@ -76,26 +80,28 @@ impl fmt::Display for Expected {
             Self::ShorterRule => write!(f, "a rule of at most {LONGEST_RULE} bytes"),
             Self::On => f.write_str("`on`"),
             Self::Point => list(f, "one of", Point::ALL.iter().map(|point| point.name())),
-            Self::Clause => f.write_str("`where`, `after`, `every`, `times` or `chance`, each once, or `do`"),
+            Self::Clause => f.write_str("`where`, `after`, `every`, `times`, `for` or `chance`, each once, or `do`"),
             Self::Filter(point) => {
                 list(f, "one of these filters, none twice:", point.filters().iter().map(|filter| filter.name()))
             }
             Self::Value(FilterKind::Port) => f.write_str("`=` and a port, 1 to 65535"),
             Self::Value(FilterKind::Address) => f.write_str("`=` and an IP address"),
             Self::Value(FilterKind::Role) => f.write_str("`=` and `active` or `passive`"),
+            Self::Value(FilterKind::Operation) => {
+                list(f, "`=` and one of", Operation::ALL.iter().map(|operation| operation.name()))
+            }
             Self::Value(FilterKind::Process | FilterKind::QueuePair) => f.write_str("`=` and a number"),
             Self::Value(FilterKind::Bytes) => f.write_str("`=`, `>=` or `<=`, and a number"),
             Self::Number => f.write_str("a number"),
             Self::NotZero => f.write_str("a number that is not 0"),
             Self::Chance => f.write_str("two numbers as 1/10, the first not larger than the second"),
-            Self::Action(point) if point.has_connection() => {
-                f.write_str("`fail STATUS`, `delay TIME`, `stall`, `disconnect` or `reset`")
-            }
-            Self::Action(point) if point.makes_connection() => f.write_str("`fail STATUS` or `send-timeout TIME`"),
-            Self::Action(_) => f.write_str("`fail STATUS`"),
+            Self::Action(point) => list(f, "one of", point.actions().iter().map(|action| action.syntax())),
             Self::Status(point) => list(f, "one of", point.statuses().iter().map(|status| status.0)),
             Self::Time => f.write_str("a time as 100us, 5ms or 2s, not 0 and at most an hour"),
             Self::Seconds => f.write_str("whole seconds as 2s, not 0 and at most an hour"),
+            Self::Code => {
+                f.write_str("layer, error type and error code of a Terminate (RFC 5040 section 4.8), as 0x0100")
+            }
             Self::End => f.write_str("the end of the rule"),
         }
     }
@@ -169,7 +175,8 @@ fn rule(text: &str) -> Result<Rule, Wrong> {
     let word = words.next();
     let point = Point::ALL.into_iter().find(|point| point.name() == word.text);
     let point = point.ok_or(word.wrong(Expected::Point))?;
-    let (mut found_filters, mut after, mut every, mut times, mut chance) = (None, None, None, None, None);
+    let (mut found_filters, mut after, mut every, mut times) = (None, None, None, None);
+    let (mut time, mut chance) = (None, None);
     loop {
         let word = words.next();
         match word.text {
@@ -177,6 +184,10 @@ fn rule(text: &str) -> Result<Rule, Wrong> {
             "after" if after.is_none() => after = Some(words.next().number(Expected::Number)?),
             "every" if every.is_none() => every = Some(not_zero(words.next())?),
             "times" if times.is_none() => times = Some(not_zero(words.next())?),
+            "for" if time.is_none() => {
+                let word = words.next();
+                time = Some(microseconds(word.text).ok_or(word.wrong(Expected::Time))?);
+            }
             "chance" if chance.is_none() => chance = Some(self::chance(&mut words)?),
             "do" => break,
             _ => return Err(word.wrong(Expected::Clause)),
@@ -190,6 +201,7 @@ fn rule(text: &str) -> Result<Rule, Wrong> {
             after: after.unwrap_or(usual.after),
             every: every.unwrap_or(usual.every),
             times: times.unwrap_or(usual.times),
+            time,
             chance,
         },
         action: action(point, &mut words)?,
@@ -250,6 +262,11 @@ fn filters(point: Point, words: &mut Words<'_>) -> Result<Filters, Wrong> {
             ),
             FilterKind::Process => once(&mut filters.process, number(value("=")?).ok_or_else(wrong_value)?),
             FilterKind::QueuePair => once(&mut filters.queue_pair, number(value("=")?).ok_or_else(wrong_value)?),
+            FilterKind::Operation => {
+                let name = value("=")?;
+                let operation = Operation::ALL.into_iter().find(|operation| operation.name() == name);
+                once(&mut filters.operation, operation.ok_or_else(wrong_value)?)
+            }
             FilterKind::Bytes => match (rest.strip_prefix(">="), rest.strip_prefix("<=")) {
                 (Some(bytes), _) => once(&mut least, number(bytes).ok_or_else(wrong_value)?),
                 (_, Some(bytes)) => once(&mut most, number(bytes).ok_or_else(wrong_value)?),
@@ -281,6 +298,17 @@ fn whole_seconds(microseconds: u32) -> Option<u32> {
     microseconds.is_multiple_of(SECOND).then(|| microseconds.checked_div(SECOND))?
 }
 
+/// The cause of a Terminate that a segment may have, by layer, error type and error code in hexadecimal digits.
+fn cause(code: &str) -> Option<Cause> {
+    let digits = code.strip_prefix("0x").filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+    let [first, code] = u16::from_str_radix(digits, 16).ok()?.to_be_bytes();
+    let cause = Cause { layer: first >> 4, kind: first & 0xF, code };
+    // These are of the TCP connection, and of the MPA Request and Reply.
+    let others =
+        [Cause::CONNECTION_LOST, Cause::INVALID_REQUEST_REPLY, Cause::INSUFFICIENT_READS, Cause::NO_MATCHING_RTR];
+    (!others.contains(&cause) && Cause::ALL.iter().any(|(named, _)| *named == cause)).then_some(cause)
+}
+
 /// A number of digits only: `FromStr` takes a sign too.
 fn number<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok().filter(|_| text.starts_with(|first: char| first.is_ascii_digit()))
@@ -293,24 +321,34 @@ fn once<T>(filter: &mut Option<T>, value: T) -> Option<()> {
 
 fn action(point: Point, words: &mut Words<'_>) -> Result<Action, Wrong> {
     let word = words.next();
-    match word.text {
-        "fail" => {
+    let is = |kind: &&ActionKind| kind.syntax().split(' ').next() == Some(word.text);
+    let kind = point.actions().iter().find(is).ok_or(word.wrong(Expected::Action(point)))?;
+    Ok(match kind {
+        ActionKind::Fail => {
             let word = words.next();
             let status = point.statuses().iter().find(|(name, _)| *name == word.text);
-            status.map(|(_, status)| Action::Fail(*status)).ok_or(word.wrong(Expected::Status(point)))
+            Action::Fail(status.ok_or(word.wrong(Expected::Status(point)))?.1)
         }
-        "delay" if point.has_connection() => {
+        ActionKind::Delay => {
             let word = words.next();
-            microseconds(word.text).map(Action::Delay).ok_or(word.wrong(Expected::Time))
+            Action::Delay(microseconds(word.text).ok_or(word.wrong(Expected::Time))?)
         }
-        "send-timeout" if point.makes_connection() => {
+        ActionKind::SendTimeout => {
             let word = words.next();
             let seconds = microseconds(word.text).and_then(whole_seconds);
-            seconds.map(Action::SendTimeout).ok_or(word.wrong(Expected::Seconds))
+            Action::SendTimeout(seconds.ok_or(word.wrong(Expected::Seconds))?)
         }
-        "stall" if point.has_connection() => Ok(Action::Stall),
-        "disconnect" if point.has_connection() => Ok(Action::Disconnect),
-        "reset" if point.has_connection() => Ok(Action::Reset),
-        _ => Err(word.wrong(Expected::Action(point))),
-    }
+        ActionKind::Terminate => {
+            let word = words.next();
+            Action::Terminate(cause(word.text).ok_or(word.wrong(Expected::Code))?)
+        }
+        ActionKind::Stall => Action::Stall,
+        ActionKind::Disconnect => Action::Disconnect,
+        ActionKind::Reset => Action::Reset,
+        ActionKind::Overrun => Action::Overrun,
+        ActionKind::Drop => Action::Drop,
+        ActionKind::Duplicate => Action::Duplicate,
+        ActionKind::Reorder => Action::Reorder,
+        ActionKind::Corrupt => Action::Corrupt,
+    })
 }

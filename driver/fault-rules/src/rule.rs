@@ -2,7 +2,9 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use crate::Point;
+use iwarp::terminate::Cause;
+
+use crate::{Operation, Point};
 
 /// A rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub struct Filters {
     pub process: Option<u32>,
     /// The queue pair's number in events.
     pub queue_pair: Option<u32>,
+    /// What a post asks for.
+    pub operation: Option<Operation>,
     /// The length.
     pub bytes: Bytes,
 }
@@ -59,7 +63,7 @@ pub enum Role {
 }
 
 /// Which of the passages that a rule counts fire. The first `after` do not. Of the others the first and each `every`th behind it may, unless
-/// `chance` is against it, until the rule has fired `times` times.
+/// `chance` is against it, until the rule has fired `times` times, or first fired `time` ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When {
     /// Passages that do not fire.
@@ -68,13 +72,15 @@ pub struct When {
     pub every: u64,
     /// The most firings.
     pub times: u64,
+    /// Microseconds from the first firing on in which the rule fires.
+    pub time: Option<u32>,
     /// The chance of each.
     pub chance: Option<Chance>,
 }
 
 impl Default for When {
     fn default() -> Self {
-        Self { after: 0, every: 1, times: u64::MAX, chance: None }
+        Self { after: 0, every: 1, times: u64::MAX, time: None, chance: None }
     }
 }
 
@@ -105,9 +111,21 @@ pub enum Action {
     Stall,
     /// Not the request, but messages of its connection that find no receive fail, after this number of seconds.
     SendTimeout(u32),
+    /// The completion queue fails, as if it had no room for the completion.
+    Overrun,
+    /// The connection ends, and its peer gets a Terminate with this cause, as if the segment had that error.
+    Terminate(Cause),
+    /// The frame is lost.
+    Drop,
+    /// The frame comes twice.
+    Duplicate,
+    /// The frame comes behind the next one in its direction.
+    Reorder,
+    /// A bit of the segment or frame changes, if a CRC or checksum finds it: with [`Passage::is_checked`].
+    Corrupt,
 }
 
-/// A request that passes a point. `None`: it has no such property.
+/// A request, completion, segment or frame that passes a point. `None`: it has no such property.
 #[derive(Clone, Copy, Debug)]
 pub struct Passage {
     /// The point.
@@ -122,8 +140,14 @@ pub struct Passage {
     pub process: Option<u32>,
     /// The queue pair's number in events.
     pub queue_pair: Option<u32>,
+    /// What the post asks for.
+    pub operation: Option<Operation>,
     /// The length.
     pub bytes: Option<u64>,
+    /// Whether a changed bit is found: the connection has CRCs, or the frame is a TCP segment.
+    pub is_checked: bool,
+    /// The time, in units of 100 ns.
+    pub now: u64,
 }
 
 /// What a rule has counted.
@@ -133,18 +157,25 @@ pub struct Counts {
     pub passed: u64,
     /// Those of them at which the rule fired.
     pub fired: u64,
+    /// When it first fired.
+    pub since: Option<u64>,
 }
 
 impl Rule {
     /// Counts a passage. `Some`: the rule fires.
     pub fn fires(&self, counts: &mut Counts, passage: &Passage) -> Option<Action> {
-        if passage.point != self.point || !self.filters.agree(passage) {
+        let is_possible = passage.is_checked || self.action != Action::Corrupt;
+        if passage.point != self.point || !is_possible || !self.filters.agree(passage) {
             return None;
         }
         let nth = counts.passed;
         counts.passed = nth.saturating_add(1);
-        let fires = counts.fired < self.when.times && self.when.is_due(nth);
-        counts.fired = counts.fired.saturating_add(u64::from(fires));
+        let is_over = counts.since.is_some_and(|since| self.when.is_over(since, passage.now));
+        let fires = counts.fired < self.when.times && !is_over && self.when.is_due(nth);
+        if fires {
+            counts.fired = counts.fired.saturating_add(1);
+            counts.since.get_or_insert(passage.now);
+        }
         fires.then_some(self.action)
     }
 }
@@ -161,11 +192,18 @@ impl Filters {
             && is(self.role, passage.role)
             && is(self.process, passage.process)
             && is(self.queue_pair, passage.queue_pair)
+            && is(self.operation, passage.operation)
             && passage.bytes.is_none_or(|bytes| (self.bytes.least..=self.bytes.most).contains(&bytes))
     }
 }
 
 impl When {
+    /// Whether the time of a rule that first fired at `since` is over.
+    fn is_over(&self, since: u64, now: u64) -> bool {
+        const PER_MICROSECOND: u64 = 10;
+        self.time.is_some_and(|time| now.saturating_sub(since) >= u64::from(time).saturating_mul(PER_MICROSECOND))
+    }
+
     /// Whether passage `nth`, from 0, may fire.
     fn is_due(&self, nth: u64) -> bool {
         let Some(nth) = nth.checked_sub(self.after) else { return false };

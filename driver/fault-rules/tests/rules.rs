@@ -2,7 +2,11 @@
 
 use std::net::SocketAddr;
 
-use fault_rules::{Action, Bytes, Chance, Counts, Filters, LONGEST_RULE, Passage, Point, Role, Rule, When, parse};
+use fault_rules::{
+    Action, ActionKind, Bytes, Chance, Counts, Filters, LONGEST_RULE, Operation, Passage, Point, Role, Rule, When,
+    parse,
+};
+use iwarp::terminate::Cause;
 use proptest::prelude::*;
 
 fn only(text: &str) -> Rule {
@@ -25,7 +29,20 @@ fn write(bytes: u64) -> Passage {
         role: Some(Role::Passive),
         process: Some(4),
         queue_pair: Some(7),
+        operation: None,
         bytes: Some(bytes),
+        is_checked: false,
+        now: 0,
+    }
+}
+
+/// An action of a point.
+fn action(kind: ActionKind, point: Point) -> String {
+    match kind.syntax().split_once(' ') {
+        Some((name, "STATUS")) => format!("{name} {}", point.statuses()[0].0),
+        Some((name, "TIME")) => format!("{name} 2s"),
+        Some((name, "CODE")) => format!("{name} 0x0100"),
+        _ => kind.syntax().to_owned(),
     }
 }
 
@@ -75,17 +92,21 @@ fn each_point_takes_its_statuses_and_filters_and_no_others() {
             let takes = point.statuses().contains(&(status, *number));
             assert_eq!(parse(&text).next().unwrap().is_ok(), takes, "{text}");
         }
-        for filter in ["port=1", "address=::1", "role=active", "process=1", "queue-pair=1", "bytes=1"] {
-            let text = format!("on {} where {filter} do fail {}", point.name(), point.statuses()[0].0);
+        for filter in ["port=1", "address=::1", "role=active", "process=1", "queue-pair=1", "operation=bind", "bytes=1"]
+        {
+            let text = format!("on {} where {filter} do {}", point.name(), action(point.actions()[0], point));
             let takes = point.filters().iter().any(|kind| filter.starts_with(kind.name()));
             assert_eq!(parse(&text).next().unwrap().is_ok(), takes, "{text}");
         }
-        for action in ["disconnect", "reset", "stall", "delay 1ms"] {
-            let text = format!("on {} do {action}", point.name());
-            assert_eq!(parse(&text).next().unwrap().is_ok(), point.has_connection(), "{text}");
+        for (kind, from) in
+            Point::ALL.into_iter().flat_map(|point| point.actions().iter().map(move |kind| (kind, point)))
+        {
+            if *kind != ActionKind::Fail {
+                let text = format!("on {} do {}", point.name(), action(*kind, from));
+                assert_eq!(parse(&text).next().unwrap().is_ok(), point.actions().contains(kind), "{text}");
+            }
         }
-        let text = format!("on {} do send-timeout 2s", point.name());
-        assert_eq!(parse(&text).next().unwrap().is_ok(), matches!(point, Point::Connect | Point::Accept), "{text}");
+        assert_eq!(point.actions().contains(&ActionKind::Fail), !point.statuses().is_empty());
     }
 }
 
@@ -96,12 +117,16 @@ fn a_wrong_rule_says_where_and_what_was_expected() {
         ("no write", "rule 1, column 1: expected `on`"),
         (
             "on send do reset\non writes do reset",
-            "rule 2, column 4: expected one of listen, connect, accept, register, fast-register, bind, send, read, write",
+            "rule 2, column 4: expected one of listen, connect, accept, register, fast-register, bind, send, read, write, \
+             post, complete, notify, segment-out, segment-in, frame-out, frame-in",
         ),
-        ("on send", "rule 1, column 8: expected `where`, `after`, `every`, `times` or `chance`, each once, or `do`"),
+        (
+            "on send",
+            "rule 1, column 8: expected `where`, `after`, `every`, `times`, `for` or `chance`, each once, or `do`",
+        ),
         (
             "on send after 1 after 2 do reset",
-            "rule 1, column 17: expected `where`, `after`, `every`, `times` or `chance`, each once, or `do`",
+            "rule 1, column 17: expected `where`, `after`, `every`, `times`, `for` or `chance`, each once, or `do`",
         ),
         ("on send where role=both do reset", "rule 1, column 19: expected `=` and `active` or `passive`"),
         ("on send where port=0 do reset", "rule 1, column 19: expected `=` and a port, 1 to 65535"),
@@ -119,17 +144,26 @@ fn a_wrong_rule_says_where_and_what_was_expected() {
             "on send chance 2/1 do reset",
             "rule 1, column 16: expected two numbers as 1/10, the first not larger than the second",
         ),
-        ("on send do", "rule 1, column 11: expected `fail STATUS`, `delay TIME`, `stall`, `disconnect` or `reset`"),
-        ("on listen do reset", "rule 1, column 14: expected `fail STATUS`"),
+        ("on send do", "rule 1, column 11: expected one of fail STATUS, delay TIME, stall, disconnect, reset"),
+        ("on listen do reset", "rule 1, column 14: expected one of fail STATUS"),
         (
             "on listen do fail STATUS_IO_TIMEOUT",
             "rule 1, column 19: expected one of STATUS_INSUFFICIENT_RESOURCES, STATUS_SHARING_VIOLATION",
         ),
         ("on send do delay 5", "rule 1, column 18: expected a time as 100us, 5ms or 2s, not 0 and at most an hour"),
-        ("on accept do reset", "rule 1, column 14: expected `fail STATUS` or `send-timeout TIME`"),
+        ("on accept do reset", "rule 1, column 14: expected one of fail STATUS, send-timeout TIME"),
         (
             "on accept do send-timeout 1500ms",
             "rule 1, column 27: expected whole seconds as 2s, not 0 and at most an hour",
+        ),
+        (
+            "on post where operation=accept do fail STATUS_CONNECTION_INVALID",
+            "rule 1, column 24: expected `=` and one of send, receive, read, write, fast-register, bind, invalidate",
+        ),
+        ("on send for 5 do reset", "rule 1, column 13: expected a time as 100us, 5ms or 2s, not 0 and at most an hour"),
+        (
+            "on segment-in do terminate 100",
+            "rule 1, column 28: expected layer, error type and error code of a Terminate (RFC 5040 section 4.8), as 0x0100",
         ),
         ("on send do reset now", "rule 1, column 18: expected the end of the rule"),
     ];
@@ -158,7 +192,7 @@ fn a_time_has_a_unit_and_bounds() {
 
 #[test]
 fn no_clause_comes_twice() {
-    for clause in ["where port=1", "after 1", "every 2", "times 3", "chance 1/2"] {
+    for clause in ["where port=1", "after 1", "every 2", "times 3", "for 4s", "chance 1/2"] {
         let text = format!("on send {clause} {clause} do reset");
         let expected = format!("rule 1, column {}: expected `where`, `after`", "on send ".len() + clause.len() + 2);
         assert!(wrong(&text).starts_with(&expected), "{}", wrong(&text));
@@ -196,6 +230,12 @@ fn a_rule_fires_at_its_passages_only() {
         assert!(firings(&format!("on write where {filters} do reset"), &write(10), 2).is_empty(), "{filters}");
     }
     assert!(firings("on read do reset", &write(10), 2).is_empty());
+    let post = Passage { point: Point::Post, operation: Some(Operation::Bind), ..write(10) };
+    let of = |operation: Operation| {
+        format!("on post where operation={} do fail STATUS_CONNECTION_INVALID", operation.name())
+    };
+    let found = Operation::ALL.map(|operation| firings(&of(operation), &post, 2).len());
+    assert_eq!(found, [0, 0, 0, 0, 0, 2, 0]);
     let kernel = Passage { process: None, local: None::<SocketAddr>, remote: None, ..write(10) };
     assert!(firings("on write where process=4 do reset", &kernel, 2).is_empty());
     assert!(firings("on write where port=445 do reset", &kernel, 2).is_empty());
@@ -212,7 +252,42 @@ fn after_every_and_times_choose_among_the_passages() {
         rule.fires(&mut counts, &write(1));
         rule.fires(&mut counts, &Passage { point: Point::Read, ..write(1) });
     }
-    assert_eq!(counts, Counts { passed: 5, fired: 2 });
+    assert_eq!((counts.passed, counts.fired), (5, 2));
+}
+
+// Shows S1705.
+#[test]
+fn a_time_begins_with_the_first_firing() {
+    let (rule, mut counts) = (only("on write after 1 for 2ms do reset"), Counts::default());
+    let fires = [0, 7_000_000, 7_019_999, 7_000_001, 7_020_000, 7_019_999, 9_000_000]
+        .map(|now| rule.fires(&mut counts, &Passage { now, ..write(1) }).is_some());
+    assert_eq!(fires, [false, true, true, true, false, true, false]);
+}
+
+// Shows S1711.
+#[test]
+fn a_bit_changes_only_where_a_crc_or_checksum_finds_it() {
+    let segment = Passage { point: Point::SegmentOut, ..write(1) };
+    assert!(firings("on segment-out do corrupt", &segment, 2).is_empty());
+    assert_eq!(firings("on segment-out do corrupt", &Passage { is_checked: true, ..segment }, 2), [0, 1]);
+}
+
+// Shows S1712.
+#[test]
+fn a_terminate_has_a_code_of_the_rfcs_for_segments() {
+    let terminate = |code: &str| {
+        let text = format!("on segment-in do terminate {code}");
+        parse(&text).next().unwrap().ok().map(|(rule, _)| rule.action)
+    };
+    for (cause, name) in Cause::ALL {
+        let code = format!("0x{:x}{:x}{:02x}", cause.layer, cause.kind, cause.code);
+        let is_of_segments =
+            !["CONNECTION_LOST", "INVALID_REQUEST_REPLY", "INSUFFICIENT_READS", "NO_MATCHING_RTR"].contains(name);
+        assert_eq!(terminate(&code), is_of_segments.then_some(Action::Terminate(*cause)), "{name}: {code}");
+    }
+    for wrong in ["", "0100", "0x", "0x+100", "0x0300", "0x10100", "0xfff0"] {
+        assert_eq!(terminate(wrong), None, "{wrong}");
+    }
 }
 
 // Shows S1705.
@@ -236,7 +311,7 @@ proptest! {
     #[test]
     fn an_error_has_a_place_in_the_text(words in prop::collection::vec(prop::sample::select(vec![
         "on", "write", "listen", "where", "port=445", "bytes>=", "bytes=1", "role=ä", "after", "3", "every", "0", "times",
-        "chance", "1/2", "seed", "do", "fail", "STATUS_IO_TIMEOUT", "disconnect", ";", "#", "\n", "\u{2003}",
+        "chance", "1/2", "seed", "for", "2s", "segment-in", "terminate", "0x0100", "frame-out", "corrupt", "do", "fail", "STATUS_IO_TIMEOUT", "disconnect", ";", "#", "\n", "\u{2003}",
     ]), 0..14)) {
         let text = words.join(" ");
         for rule in parse(&text) {

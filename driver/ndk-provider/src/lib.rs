@@ -30,6 +30,7 @@ mod object;
 mod pd;
 mod provider;
 mod qp;
+mod qp_faults;
 mod shared_endpoint;
 mod srq;
 mod status;

@@ -20,7 +20,7 @@ use soft_rdma::{
 use crate::{
     callback, mr, mw,
     object::{Object, close, created, query_extension},
-    qp, srq,
+    qp, qp_faults, srq,
 };
 
 pub(crate) const fn table<P: Platform>() -> NDK_PD_DISPATCH {
@@ -171,7 +171,10 @@ fn head<P: Platform>(
     pd: &ProtectionDomain<P>,
     made: Result<Arc<QueuePair<P>, P>, Error>,
 ) -> Result<*mut ndk_abi::ndkpi::NDK_OBJECT_HEADER, Error> {
-    let dispatch = const { &qp::table::<P>() };
+    let dispatch = match pd.adapter().passes_posts() {
+        true => const { &qp_faults::table::<P>() },
+        false => const { &qp::table::<P>() },
+    };
     Ok(Object::hand_out(pd.adapter(), ndk_abi::ndkpi::NdkObjectTypeQp, dispatch, made?)?)
 }
 

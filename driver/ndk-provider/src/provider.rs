@@ -105,6 +105,11 @@ impl<P: Platform> Provider<P> {
         self.0.set_send_timeout(seconds);
     }
 
+    /// As [`Device::pass_posts`].
+    pub fn pass_posts(&self) {
+        self.0.pass_posts();
+    }
+
     /// As [`Device::set_fault_rules`].
     pub fn set_fault_rules(&self, text: &str) -> Result<(), RulesError> {
         self.0.set_fault_rules(text)

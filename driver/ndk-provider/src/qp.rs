@@ -1,4 +1,5 @@
-//! NDK_QP_DISPATCH: flush, and the posts.
+//! NDK_QP_DISPATCH: flush, and the posts. No post is inlined into its entry of `qp_faults.rs`: then the queue pair's code would be there twice, and
+//! no longer inlined here.
 #![expect(unsafe_code, reason = "functions of a C interface")]
 
 use core::ffi::c_void;
@@ -91,6 +92,7 @@ unsafe extern "system" fn flush<P: Platform>(qp: *mut NDK_QP) {
 ///
 /// # Safety
 /// NDK_FN_SEND.
+#[inline(never)]
 unsafe extern "system" fn send<P: Platform>(
     qp: *mut NDK_QP,
     context: *mut c_void,
@@ -106,6 +108,7 @@ unsafe extern "system" fn send<P: Platform>(
 ///
 /// # Safety
 /// NDK_FN_SEND_AND_INVALIDATE.
+#[inline(never)]
 unsafe extern "system" fn send_and_invalidate<P: Platform>(
     qp: *mut NDK_QP,
     context: *mut c_void,
@@ -122,6 +125,7 @@ unsafe extern "system" fn send_and_invalidate<P: Platform>(
 ///
 /// # Safety
 /// NDK_FN_RECEIVE.
+#[inline(never)]
 unsafe extern "system" fn receive<P: Platform>(
     qp: *mut NDK_QP,
     context: *mut c_void,
@@ -138,6 +142,7 @@ unsafe extern "system" fn receive<P: Platform>(
 ///
 /// # Safety
 /// NDK_FN_READ.
+#[inline(never)]
 unsafe extern "system" fn read<P: Platform>(
     qp: *mut NDK_QP,
     context: *mut c_void,
@@ -156,6 +161,7 @@ unsafe extern "system" fn read<P: Platform>(
 ///
 /// # Safety
 /// NDK_FN_WRITE.
+#[inline(never)]
 unsafe extern "system" fn write<P: Platform>(
     qp: *mut NDK_QP,
     context: *mut c_void,
@@ -175,6 +181,7 @@ unsafe extern "system" fn write<P: Platform>(
 /// # Safety
 /// NDK_FN_FAST_REGISTER.
 #[allow(clippy::too_many_arguments, reason = "NDK_FN_FAST_REGISTER")]
+#[inline(never)]
 unsafe extern "system" fn fast_register<P: Platform>(
     qp: *mut NDK_QP,
     context: *mut c_void,
@@ -212,6 +219,7 @@ unsafe extern "system" fn fast_register<P: Platform>(
 ///
 /// # Safety
 /// NDK_FN_BIND.
+#[inline(never)]
 unsafe extern "system" fn bind<P: Platform>(
     qp: *mut NDK_QP,
     context: *mut c_void,
@@ -243,6 +251,7 @@ unsafe extern "system" fn bind<P: Platform>(
 ///
 /// # Safety
 /// NDK_FN_INVALIDATE.
+#[inline(never)]
 unsafe extern "system" fn invalidate<P: Platform>(
     qp: *mut NDK_QP,
     context: *mut c_void,

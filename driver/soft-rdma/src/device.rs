@@ -30,6 +30,8 @@ pub struct Device<P: Platform> {
     wants_crc: AtomicBool,
     send_timeout: AtomicU32,
     faults: Faults<P>,
+    /// Posts of kernel consumers pass their point for fault rules.
+    passes_posts: AtomicBool,
     capture: DeviceCapture<P>,
     ports: Ports<P>,
     /// Wires of refused and of ended connections with other machines, until they are closed.
@@ -81,6 +83,7 @@ impl<P: Platform> Device<P> {
             wants_crc: AtomicBool::new(false),
             send_timeout: AtomicU32::new(limits::SEND_TIMEOUT_SECONDS),
             faults: Faults::default(),
+            passes_posts: AtomicBool::new(false),
             capture: DeviceCapture::default(),
             ports: Ports::new()?,
             refused: WireTable::new(limits::REFUSED, &PoolQuota::UNLIMITED)?,
@@ -144,6 +147,12 @@ impl<P: Platform> Device<P> {
     /// Fault rule number `index`; `None` from the number of rules on. IRQL <= DISPATCH.
     pub fn fault_rule(&self, index: usize) -> Option<CountedRule> {
         self.faults.rule(index)
+    }
+
+    /// From now on, posts to queue pairs that kernel consumers make pass their point for fault rules. Posts of other queue pairs do not look at the
+    /// rules.
+    pub fn pass_posts(&self) {
+        self.passes_posts.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn faults(&self) -> &Faults<P> {
@@ -295,8 +304,24 @@ impl<P: Platform> Adapter<P> {
         bytes: Option<u64>,
     ) -> Result<Option<u32>, Error> {
         let platform::Addresses { local, remote } = addresses;
-        let passage = Passage { point, local, remote, role: None, process: self.process, queue_pair: None, bytes };
+        let passage = Passage {
+            point,
+            local,
+            remote,
+            role: None,
+            process: self.process,
+            queue_pair: None,
+            operation: None,
+            bytes,
+            is_checked: false,
+            now: P::system_time(),
+        };
         self.device.faults.check(&self.device, &passage)
+    }
+
+    /// Whether posts to a new queue pair are to pass their point: see [`Device::pass_posts`].
+    pub fn passes_posts(&self) -> bool {
+        self.process.is_none() && self.device.passes_posts.load(Ordering::Relaxed)
     }
 
     /// The quota that objects made through the adapter count against.

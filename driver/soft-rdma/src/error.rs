@@ -57,6 +57,8 @@ pub enum Error {
     TimedOut = 0xC000_00B5,
     /// No route to the destination.
     NetworkUnreachable = 0xC000_023C,
+    /// The destination does not answer to ARP or neighbour discovery: only a fault rule says so.
+    HostUnreachable = 0xC000_023D,
     /// A completion queue failed, or an invariant of the device does not hold.
     InternalError = 0xC000_00E5,
 }

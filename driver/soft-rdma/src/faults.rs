@@ -70,51 +70,26 @@ impl From<OutOfMemory> for RulesError {
     }
 }
 
-/// What a rule that fires does to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// The request fails.
-    Fail(Error),
-    /// The connection ends on both sides.
-    Disconnect,
-    /// The connection breaks on both sides.
-    Reset,
-    /// The queue pair carries the request out after this number of microseconds.
-    Delay(u32),
-    /// The request waits until it is flushed.
-    Stall,
-    /// Messages of the connection wait for a receive for this number of seconds.
-    SendTimeout(u32),
-}
-
 /// The errors that rules name.
-const ERRORS: [Error; 10] = [
+const ERRORS: [Error; 12] = [
     Error::InsufficientResources,
     Error::SharingViolation,
     Error::TooManyAddresses,
     Error::ConnectionRefused,
     Error::ConnectionAborted,
     Error::NetworkUnreachable,
+    Error::HostUnreachable,
+    Error::ConnectionInvalid,
     Error::TimedOut,
     Error::AccessViolation,
     Error::RemoteResources,
     Error::DataError,
 ];
 
-impl From<Action> for Fault {
-    fn from(action: Action) -> Self {
-        match action {
-            Action::Fail(status) => {
-                let error = ERRORS.into_iter().find(|&error| error as u32 == status);
-                Self::Fail(error.unwrap_or(Error::InternalError))
-            }
-            Action::Disconnect => Self::Disconnect,
-            Action::Reset => Self::Reset,
-            Action::Delay(microseconds) => Self::Delay(microseconds),
-            Action::Stall => Self::Stall,
-            Action::SendTimeout(seconds) => Self::SendTimeout(seconds),
-        }
-    }
+/// The error of a rule that fails a request with `status`.
+pub(crate) fn error(status: u32) -> Error {
+    let error = ERRORS.into_iter().find(|&error| error as u32 == status);
+    error.unwrap_or(Error::InternalError)
 }
 
 impl<P: Platform> Default for Faults<P> {
@@ -146,9 +121,8 @@ impl<P: Platform> Faults<P> {
     }
 
     fn set_points(&self, points: u32) {
-        let is_for_requests =
-            |points: u32| Point::ALL.into_iter().any(|point| point.has_connection() && points & bit(point) != 0);
-        watch::change(is_for_requests(self.points.swap(points, Ordering::Relaxed)), is_for_requests(points));
+        let watches = |points: u32| Point::ALL.into_iter().any(|point| is_watched(point) && points & bit(point) != 0);
+        watch::change(watches(self.points.swap(points, Ordering::Relaxed)), watches(points));
     }
 
     /// Rule number `index`; `None` from the number of rules on. IRQL <= DISPATCH.
@@ -164,7 +138,7 @@ impl<P: Platform> Faults<P> {
 
     /// Counts a passage. The rules are asked in order; `Some`: one fires, and those behind it are not asked. IRQL <= DISPATCH; the time is linear in
     /// the number of rules.
-    pub(crate) fn fault(&self, device: &Device<P>, passage: &Passage) -> Option<Fault> {
+    pub(crate) fn fault(&self, device: &Device<P>, passage: &Passage) -> Option<Action> {
         let mut rules = self.rules.lock();
         let (number, action, text) =
             (1..).zip(rules.iter_mut().flatten()).find_map(|(number, CountedRule { rule, counts, text })| {
@@ -178,17 +152,17 @@ impl<P: Platform> Faults<P> {
             tap.fault(number, &text);
         }
         P::notice(&Notice::Fault { rule: number, addresses, queue_pair: passage.queue_pair, status });
-        Some(action.into())
+        Some(action)
     }
 
-    /// As [`Self::fault`], for a call. `Some`: the seconds of a [`Fault::SendTimeout`].
+    /// As [`Self::fault`], for a call. `Some`: the seconds of an [`Action::SendTimeout`].
     pub(crate) fn check(&self, device: &Device<P>, passage: &Passage) -> Result<Option<u32>, Error> {
         if !self.has_rule_for(passage.point) {
             return Ok(None);
         }
         match self.fault(device, passage) {
-            Some(Fault::Fail(error)) => Err(error),
-            Some(Fault::SendTimeout(seconds)) => Ok(Some(seconds)),
+            Some(Action::Fail(status)) => Err(error(status)),
+            Some(Action::SendTimeout(seconds)) => Ok(Some(seconds)),
             // The parser takes no other rule for a call.
             Some(_) | None => Ok(None),
         }
@@ -199,6 +173,11 @@ impl<P: Platform> Drop for Faults<P> {
     fn drop(&mut self) {
         self.set_points(0);
     }
+}
+
+/// Whether the engine, or a completion queue, looks for rules by [`watch::any`].
+fn is_watched(point: Point) -> bool {
+    point.is_request() || matches!(point, Point::Complete | Point::Notify)
 }
 
 fn bit(point: Point) -> u32 {
@@ -212,8 +191,7 @@ mod unit_tests {
     #[test]
     fn each_status_of_a_rule_is_an_error_of_the_device() {
         for &(name, status) in Point::ALL.into_iter().flat_map(Point::statuses) {
-            let fault = Fault::from(Action::Fail(status));
-            assert!(matches!(fault, Fault::Fail(error) if error as u32 == status), "{name}: {fault:?}");
+            assert_eq!(error(status) as u32, status, "{name}");
         }
     }
 }

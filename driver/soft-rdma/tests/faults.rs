@@ -4,18 +4,23 @@
 
 mod common;
 
-use std::{ffi::c_void, net::SocketAddr, sync::Mutex, time::Duration};
+use std::{
+    ffi::c_void,
+    net::SocketAddr,
+    sync::{Mutex, atomic::Ordering},
+    time::Duration,
+};
 
 use platform::Notice;
 use simkernel::{Pages, Session, boot};
 use soft_rdma::{
-    Accept, Callback, Connect, Connector, Counter, Error, Flags, Listener, MemoryRegion, Outcome, Post, QueuePair,
-    Remote, RulesError, Source, Status, limits,
+    Accept, Arm, Callback, CompletionQueue, Connect, Connector, Counter, Error, Flags, Listener, MemoryRegion, Outcome,
+    Post, QueuePair, Remote, RulesError, Source, Status, limits,
 };
 
 use common::{
-    BASE, HOST, LIMITS, OTHER_HOST, Side, awaited, connected, ignore, machine, machine_of_program, receive, runs_of,
-    send, side, statuses, wait_until,
+    BASE, HOST, LIMITS, NOTIFIED, OTHER_HOST, Side, awaited, connected, ignore, machine, machine_of_program, receive,
+    runs_of, send, side, statuses, wait_until,
 };
 
 /// Plays `what` within the device and over a wire, with small and with larger messages.
@@ -460,4 +465,190 @@ fn an_accept_that_a_rule_fails_ends_the_connection_request() {
         let _may_wait = soft_rdma::close(listener, ignore());
         kernel.flush_dpcs();
     }
+}
+
+// Shows S1713.
+#[test]
+fn a_rule_overruns_a_completion_queue() {
+    for apart in [false, true] {
+        let kernel = boot();
+        let pages = Pages::new(4);
+        let (active, passive) = connected(&kernel, &pages, apart);
+        receive(&passive, 3);
+        send(&active, 64);
+        assert_eq!((statuses(&active, 1), statuses(&passive, 1)), (vec![Ok(())], vec![Ok(())]));
+        CompletionQueue::arm(&active.cq, Arm::Errors);
+        let notified = NOTIFIED.load(Ordering::SeqCst);
+        // Within the device the receive completes before the send.
+        let before = if apart { 0 } else { 1 };
+        active.device.set_fault_rules(&format!("on complete after {before} times 1 do overrun")).unwrap();
+        send(&active, 64);
+        wait_until(|| NOTIFIED.load(Ordering::SeqCst) > notified);
+        assert!(active.completions().is_empty());
+        assert_eq!(active.device.counters().read()[Counter::CqErrors], 1);
+        let refused = QueuePair::post(&active.queue_pair, 0, &[], Flags::empty(), Post::Send(None));
+        assert_eq!(refused, Err(Error::ConnectionInvalid));
+        assert_eq!(statuses(&passive, 2), [Ok(()), Err(Error::Canceled)]);
+        assert_eq!(counts(&active)[0].1, 1);
+        for side in [active, passive] {
+            let _may_wait = soft_rdma::close(side.connector, ignore());
+        }
+        kernel.flush_dpcs();
+    }
+}
+
+// Shows S1714.
+#[test]
+fn a_rule_delays_one_notification() {
+    play(|kernel, active, passive, length| {
+        receive(passive, 3);
+        passive.device.set_fault_rules("on notify times 1 do delay 1500ms").unwrap();
+        let notified = || NOTIFIED.load(Ordering::SeqCst);
+        let before = notified();
+        CompletionQueue::arm(&passive.cq, Arm::Any);
+        send(active, length);
+        assert_eq!(statuses(active, 1), [Ok(())]);
+        wait_until(|| counts(passive) == [(1, 1)]);
+        // Another completion does not end the delay, nor does the consumer that polls both.
+        send(active, length);
+        assert_eq!(statuses(passive, 2), [Ok(()), Ok(())]);
+        kernel.flush_dpcs();
+        kernel.advance(Duration::from_millis(1400));
+        kernel.flush_dpcs();
+        assert_eq!(notified(), before, "before its time");
+        kernel.advance(Duration::from_millis(200));
+        kernel.flush_dpcs();
+        // The completions were polled: the next one notifies, at once.
+        assert_eq!(notified(), before);
+        send(active, length);
+        wait_until(|| notified() == before + 1);
+        assert_eq!(counts(passive), [(1, 1)]);
+    });
+}
+
+// Shows S1714.
+#[test]
+fn a_notification_that_a_rule_delays_comes_when_the_time_is_over_or_the_queue_fails() {
+    play(|kernel, active, passive, length| {
+        receive(passive, 2);
+        let notified = || NOTIFIED.load(Ordering::SeqCst);
+        let before = notified();
+        passive.device.set_fault_rules("on notify do delay 1500ms").unwrap();
+        CompletionQueue::arm(&passive.cq, Arm::Any);
+        send(active, length);
+        wait_until(|| counts(passive) == [(1, 1)]);
+        passive.device.set_fault_rules("").unwrap();
+        kernel.advance(Duration::from_millis(1400));
+        kernel.flush_dpcs();
+        assert_eq!(notified(), before, "before its time");
+        kernel.advance(Duration::from_millis(200));
+        kernel.flush_dpcs();
+        assert_eq!(notified(), before + 1);
+
+        // Within the device the sends complete on the device too.
+        let is_apart = active.device.address(0) != passive.device.address(0);
+        let after = if is_apart { 1 } else { 2 };
+        let rules = format!("on notify do delay 3600s; on complete after {after} times 1 do overrun");
+        passive.device.set_fault_rules(&rules).unwrap();
+        CompletionQueue::arm(&passive.cq, Arm::Any);
+        receive(passive, 1);
+        send(active, length);
+        wait_until(|| counts(passive)[0] == (1, 1));
+        kernel.flush_dpcs();
+        assert_eq!(notified(), before + 1);
+        send(active, length);
+        wait_until(|| notified() == before + 2);
+    });
+}
+
+/// Two sides over a wire with CRCs, or without.
+fn connected_with_crc(kernel: &Session, pages: &Pages, crc: bool) -> (Side, Side) {
+    kernel.hold_clock();
+    let [near, far] = [HOST, OTHER_HOST].map(machine);
+    near.device().want_crc(crc);
+    let (active, passive) = common::accepted_by(kernel, pages, [&near, &far], [HOST, OTHER_HOST]);
+    wait_until(|| Connector::complete_connect(&active.connector, None) != Err(Error::ConnectionInvalid));
+    kernel.flush_dpcs();
+    (active, passive)
+}
+
+/// The causes of the Terminates that were received.
+fn terminates(notices: &[Notice]) -> Vec<(u8, u8, u8)> {
+    let causes = notices.iter().filter_map(|notice| match notice {
+        Notice::TerminateReceived { cause, .. } => Some((cause.layer, cause.kind, cause.code)),
+        _ => None,
+    });
+    causes.collect()
+}
+
+// Shows S1711.
+#[test]
+fn a_segment_that_a_rule_corrupts_has_the_crc_of_another() {
+    for crc in [true, false] {
+        let kernel = boot();
+        let pages = Pages::new(4);
+        let (active, passive) = connected_with_crc(&kernel, &pages, crc);
+        kernel.keep_notices();
+        active.device.set_fault_rules("on segment-out where bytes>=1 after 1 times 1 do corrupt").unwrap();
+        receive(&passive, 2);
+        send(&active, 64);
+        send(&active, 64);
+        let second = if crc { Err(Error::Canceled) } else { Ok(()) };
+        assert_eq!(statuses(&passive, 2), [Ok(()), second]);
+        if crc {
+            let broken = || active.device.counters().read()[Counter::ConnectionErrors] > 0;
+            wait_until(broken);
+            assert_eq!(terminates(&kernel.take_notices()), [(2, 0, 0x02)]);
+            assert_eq!(counts(&active), [(2, 1)]);
+        } else {
+            assert_eq!(counts(&active), [(0, 0)], "no CRC would find it");
+        }
+        for side in [active, passive] {
+            let _may_wait = soft_rdma::close(side.connector, ignore());
+        }
+        kernel.flush_dpcs();
+    }
+}
+
+/// As if the peer had no such memory any more.
+// Shows S1712.
+#[test]
+fn a_rule_answers_a_segment_with_a_terminate() {
+    let kernel = boot();
+    let pages = Pages::new(4);
+    let (active, passive) = connected_with_crc(&kernel, &pages, false);
+    kernel.keep_notices();
+    passive.device.set_fault_rules("on segment-in where role=passive after 1 do terminate 0x0100").unwrap();
+    receive(&passive, 2);
+    send(&active, 64);
+    assert_eq!((statuses(&active, 1), statuses(&passive, 1)), (vec![Ok(())], vec![Ok(())]));
+    let remote = Remote { address: BASE, token: passive.region.token() };
+    QueuePair::post(&active.queue_pair, 0, &[active.sge(0, 64)], Flags::empty(), Post::Read(remote)).unwrap();
+    assert_eq!(statuses(&active, 1), [Err(Error::AccessViolation)]);
+    assert_eq!(statuses(&passive, 1), [Err(Error::Canceled)]);
+    assert_eq!(terminates(&kernel.take_notices()), [(0, 1, 0x00)]);
+    assert_eq!(counts(&passive), [(2, 1)]);
+    for side in [active, passive] {
+        let _may_wait = soft_rdma::close(side.connector, ignore());
+    }
+    kernel.flush_dpcs();
+}
+
+/// A message that waits for its receive is looked at several times.
+// Shows S1703.
+#[test]
+fn a_segment_passes_its_point_once() {
+    let kernel = boot();
+    let pages = Pages::new(4);
+    let (active, passive) = connected_with_crc(&kernel, &pages, false);
+    passive.device.set_fault_rules("on segment-in where bytes>=1 after 1 do terminate 0x0100").unwrap();
+    send(&active, 64);
+    pass(&kernel, 2);
+    receive(&passive, 1);
+    assert_eq!(statuses(&passive, 1), [Ok(())]);
+    assert_eq!(counts(&passive), [(1, 0)]);
+    for side in [active, passive] {
+        let _may_wait = soft_rdma::close(side.connector, ignore());
+    }
+    kernel.flush_dpcs();
 }

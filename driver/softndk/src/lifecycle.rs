@@ -86,6 +86,7 @@ fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<
     provider.want_crc(configuration.crc);
     provider.set_send_timeout(configuration.send_timeout);
     if let Some(rules) = &configuration.fault_rules {
+        provider.pass_posts();
         host::set_fault_rules(&provider, rules)?;
     }
     adapter.rdma().initialize(configuration.network_direct);

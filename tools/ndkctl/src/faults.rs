@@ -3,6 +3,7 @@
 use std::{fmt, fs, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
+use fault_rules::Point;
 use ndk_abi::{
     softndk_ioctl::{SOFTNDK_FAULT_RULE, SOFTNDK_FAULT_RULES_LENGTH},
     status::{STATUS_NO_SUCH_DEVICE, STATUS_OBJECT_NAME_NOT_FOUND},
@@ -23,8 +24,8 @@ pub(crate) enum Command {
     Clear,
     /// Exit with 1 if there are no rules, or one has not fired; a rule with `times N`: N times. So no test passes because nothing failed.
     Assert,
-    /// Run a program once for each fault that it meets: each point and each status, and for requests of a queue pair disconnect and reset. Exit with
-    /// 1 if it hung, crashed, or left objects in the driver.
+    /// Run a program once for each fault that it meets: each point and each status, disconnect and reset of a queue pair's requests, an overrun of a
+    /// completion queue. Exit with 1 if it hung, crashed, or left objects in the driver.
     ///
     /// The rules are the driver's; without one, or with SOFTND_MODE=hosted, those of the device in the program's process. A program that exits with 0
     /// although a request failed has mended that, or lost data: what it says is on standard error. Its children are not ended with it. The sweep
@@ -101,6 +102,22 @@ impl Rules {
             None => Ok(self.rules.join("\n")),
         }
     }
+}
+
+/// What a rule may have at each point, for the help.
+pub(crate) fn points() -> String {
+    let mut columns = Columns::new(["point", "filters", "actions"]);
+    for point in Point::ALL {
+        let filters: Vec<_> = point.filters().iter().map(|filter| filter.name()).collect();
+        let actions: Vec<_> = point.actions().iter().map(|action| action.syntax()).collect();
+        columns.row([point.name().to_owned(), filters.join(" "), actions.join(", ")]);
+    }
+    let mut text = columns.to_string();
+    for point in Point::ALL.into_iter().filter(|point| !point.statuses().is_empty()) {
+        let statuses: Vec<_> = point.statuses().iter().map(|(status, _)| *status).collect();
+        text += &format!("\n{}: {}", point.name(), statuses.join(", "));
+    }
+    text
 }
 
 /// Carries a command out; without one: shows the rules.

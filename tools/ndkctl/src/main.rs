@@ -92,18 +92,23 @@ enum Command {
     /// Fault rules, by which the adapter fails requests on purpose; without a command: the rules, how many requests passed each, and how often each
     /// has fired.
     ///
-    /// on POINT [where FILTER ...] [after N] [every N] [times N] [chance N/M [seed N]] do ACTION
+    /// on POINT [where FILTER ...] [after N] [every N] [times N] [for TIME] [chance N/M [seed N]] do ACTION
     ///
-    /// Points: listen, connect, accept, register, fast-register, bind, send, read, write. Filters, as far as a point has them: port=, address= (of
-    /// either side), role=active or passive, process=, queue-pair= (its number in events), bytes=, bytes>=, bytes<=. The first N requests of `after`
-    /// pass; of the others the first and each Nth of `every` behind it fire, by a `chance` of N in M, N `times` at most. Actions: fail STATUS, with a
-    /// status that hardware has there; for requests of a queue pair also disconnect, as the peer's consumer does, reset, delay TIME (100us, 5ms, 2s),
-    /// or stall, until they are flushed; for connect and accept send-timeout TIME, in whole seconds: so long messages of the connection wait for a
-    /// receive, as by the parameter SendTimeout. The first rule that fires counts; those behind it do not see the request. Example:
+    /// The first N passages of `after` pass; of the others the first and each Nth of `every` behind it fire, by a `chance` of N in M, N `times` at
+    /// most, and until `for` TIME after the first. The first rule that fires counts; those behind it do not see the passage. TIME is 100us, 5ms, 2s.
+    /// Example:
     ///
     /// ndkctl faults set "on write where port=445 role=passive bytes>=65536 after 3 times 1 do disconnect"
     ///
+    /// Filters: port= and address= of either side, role=active or passive, process=, queue-pair= (its number in events), bytes=, bytes>=, bytes<=,
+    /// operation= of a post: send, receive, read, write, fast-register, bind, invalidate.
+    ///
+    /// Actions: fail with a status that hardware has there; disconnect, as the peer's consumer does; reset; delay; stall, until the requests are
+    /// flushed; send-timeout, in whole seconds: so long messages of the connection wait for a receive, as by the parameter SendTimeout; overrun of a
+    /// completion queue; terminate, with a code of RFC 5040 section 4.8, as 0x0100; corrupt, where a CRC or TCP finds it.
+    ///
     /// Rules need the adapter's parameter FaultInjection, last until the adapter stops, and are for test machines.
+    #[command(after_help = faults::points())]
     Faults {
         #[command(subcommand)]
         command: Option<faults::Command>,

@@ -133,7 +133,7 @@ fn fault_rules_fire_and_are_counted() {
         let none = faults::Counted::read(&driver).unwrap();
         assert_eq!((none.to_string(), none.are_done()), ("no rules\n".to_owned(), false));
         let wrong = faults::set(&driver, &rules(&["on send do reset", "on send do stop"])).unwrap_err().to_string();
-        let expected = "rule 2, column 12: expected `fail STATUS`, `delay TIME`, `stall`, `disconnect` or `reset`\n  on send do stop\n             ^";
+        let expected = "rule 2, column 12: expected one of fail STATUS, delay TIME, stall, disconnect, reset\n  on send do stop\n             ^";
         assert_eq!(wrong, expected);
         let set =
             faults::set(&driver, &rules(&["on send after 1 times 2 do reset", "on send where bytes>=9 do reset"]))

@@ -37,6 +37,7 @@ mod mr;
 mod mw;
 mod notices;
 mod pd;
+mod post_faults;
 mod qp;
 mod qp_post;
 mod queries;

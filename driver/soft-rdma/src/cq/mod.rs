@@ -1,6 +1,8 @@
-//! Completion queues: a ring, an arm, and one notification at a time. `moderation.rs` delays notifications, `user.rs` has the queue pairs.
+//! Completion queues: a ring, an arm, and one notification at a time. `moderation.rs` delays notifications, `faults.rs` has the
+//! fault rules, `user.rs` the queue pairs.
 
 pub(crate) mod completion;
+mod faults;
 mod moderation;
 mod user;
 
@@ -15,11 +17,12 @@ use platform::{
 
 use crate::{
     Adapter, Callback, Close, Completion, Counter, Error, OnClose, Status,
-    cq::{moderation::Moderation, user::Users},
+    cq::{faults::NotifyPoint, moderation::Moderation, user::Users},
     limits,
     object::counts::{CountedObject, ObjectKind},
     ring::Ring,
     slot_map::SlotMap,
+    watch,
 };
 
 /// Completions that a poll takes in one hold of the lock.
@@ -78,6 +81,7 @@ struct State<P: Platform> {
     moderation: Moderation,
     /// While the timer that ends the delay of a notification runs: the delay that it was started with, in microseconds.
     delayed: Option<u32>,
+    notify_point: NotifyPoint,
 }
 
 impl<P: Platform> State<P> {
@@ -119,6 +123,7 @@ impl<P: Platform> State<P> {
         self.end_delay(this);
         // One notification for each arm, so the arm is cleared.
         self.armed = None;
+        self.notify_point = NotifyPoint::Before;
         self.due = true;
         Deferred::schedule(this);
     }
@@ -150,6 +155,7 @@ impl<P: Platform> CompletionQueue<P> {
             ending: None,
             moderation: Moderation::NONE,
             delayed: None,
+            notify_point: NotifyPoint::Before,
         };
         let cq = Arc::try_new(Self {
             on_close: OnClose::new(CountedObject::new(adapter, ObjectKind::Cq)?),
@@ -169,11 +175,18 @@ impl<P: Platform> CompletionQueue<P> {
 
     /// Adds a completion. Error: the queue is dead, or this completion has overrun it. Locks of queue pairs and SRQs may be held.
     pub(crate) fn push(this: &Arc<Self, P>, completion: Completion) -> Result<(), Error> {
+        if watch::any() && this.pass_complete() {
+            let mut state = this.state.lock();
+            if state.failed.is_none() {
+                Self::fail(this, &mut state, Error::BufferOverflow);
+            }
+            return Err(Error::BufferOverflow);
+        }
         let added = Self::push_all(this, 1, completion.solicited, core::iter::once(completion));
         if added > 0 { Ok(()) } else { Err(Error::BufferOverflow) }
     }
 
-    /// Adds `completions`, `count` in number, as far as the queue has room; returns how many were added. `solicited`: some completions may be
+    /// Adds `completions` of small sends, `count` in number, for which there is no fault rule, as far as the queue has room; returns how many were added. `solicited`: some completions may be
     /// solicited.
     #[inline]
     pub(crate) fn push_all(

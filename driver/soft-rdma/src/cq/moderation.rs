@@ -5,8 +5,8 @@
 
 use platform::{Arc, Platform, RunTimer, Timer};
 
-use super::{CompletionQueue, State};
-use crate::Error;
+use super::{CompletionQueue, State, faults::NotifyPoint};
+use crate::{Error, watch};
 
 /// MAXULONG: an interval or a count without limit.
 const UNLIMITED: u32 = u32::MAX;
@@ -33,7 +33,13 @@ impl<P: Platform> State<P> {
     /// Whether the notification of a satisfied arm is delayed. Then the timer, a completion or the consumer ends the delay.
     pub(super) fn delay_notification(&mut self, this: &Arc<CompletionQueue<P>, P>) -> bool {
         let Moderation { delay, count } = self.moderation;
-        if self.moderation.is_none() || self.failed.is_some() {
+        if self.failed.is_some() {
+            return false;
+        }
+        if (watch::any() || self.notify_point == NotifyPoint::Delays) && self.is_delayed_by_rule(this) {
+            return true;
+        }
+        if self.moderation.is_none() {
             return false;
         }
         let old = self.notified.max(self.taken);
@@ -54,6 +60,9 @@ impl<P: Platform> State<P> {
     pub(super) fn end_delay(&mut self, this: &Arc<CompletionQueue<P>, P>) {
         if self.delayed.take().is_some() {
             Timer::cancel(this);
+        }
+        if self.notify_point == NotifyPoint::Delays {
+            self.notify_point = NotifyPoint::Passed;
         }
     }
 }

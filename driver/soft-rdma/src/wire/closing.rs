@@ -105,7 +105,7 @@ impl<P: Platform> Wire<P> {
         let due = streams.tx.terminate.as_ref().and_then(TerminateOut::cause);
         let tap = this.device.capture().tap(|| this.addresses());
         Stream::write(this, |room| {
-            let mut carrier = WireCarrier::new(&mut streams.tx, room, tap.as_ref());
+            let mut carrier = WireCarrier::new(&mut streams.tx, room, tap.as_ref(), None);
             carrier.terminate();
             let used = carrier.used();
             // The notice comes before the stream sends the Terminate: else a peer on this machine may notice its arrival first.

@@ -2,6 +2,7 @@
 //!
 //! The checks, their order and the causes of the Terminate: RFC 5044 section 8, RFC 5041 section 7, RFC 5040 section 7.
 
+use fault_rules::Action;
 use iwarp::{
     crc::Crc32c,
     fpdu::{self, ParsedFpdu},
@@ -12,7 +13,8 @@ use iwarp::{
 use platform::{Arc, Platform};
 
 use super::{
-    inbound_reads::InboundReads, outbound_reads::OutboundRead, terminate::TerminatedMessage, transmit::TxStream,
+    faults::SegmentPoint, inbound_reads::InboundReads, outbound_reads::OutboundRead, terminate::TerminatedMessage,
+    transmit::TxStream,
 };
 use crate::{
     Access, Error, ProtectionDomain, QueuePair,
@@ -32,6 +34,8 @@ pub(super) struct RxStream {
     pub(super) rtr: Option<RtrKind>,
     /// No FPDU was taken yet.
     pub(super) awaits_first_fpdu: bool,
+    /// The segment that is due, which waits for a receive or an access, has passed its point for fault rules.
+    has_passed_point: bool,
     /// MSN of the peer's send that is due, or is being received.
     pub(super) next_send: u32,
     /// MSN of the peer's read request that is due.
@@ -108,6 +112,7 @@ impl RxStream {
             rtr: rtr.filter(|_| !is_initiator),
             write_open: false,
             awaits_first_fpdu: true,
+            has_passed_point: false,
             next_send: 1,
             next_read: 1,
             send_done: 0,
@@ -126,12 +131,13 @@ impl RxStream {
         self.send_done == 0 && self.read_done == 0 && !self.write_open
     }
 
-    /// Takes the next FPDU.
+    /// Takes the next FPDU. `point`: a fault rule is for the segments.
     pub(super) fn receive<'a, P: Platform>(
         &mut self,
         queue_pair: &Arc<QueuePair<P>, P>,
         tx: &mut TxStream<P>,
         bytes: &'a [u8],
+        point: Option<&SegmentPoint<'_, P>>,
     ) -> Result<FpduOutcome<'a>, ProtocolError<'a>> {
         let (ulpdu, size) = match fpdu::parse(bytes, self.crc) {
             Ok(ParsedFpdu::Whole { ulpdu, size }) => (ulpdu, size),
@@ -141,6 +147,13 @@ impl RxStream {
         let error = |cause| ProtocolError { cause, ulpdu };
         let (segment, data) = Segment::parse(ulpdu).map_err(error)?;
         let ends_data = segment.ends_data(data.len());
+        if let Some(point) = point
+            && !core::mem::replace(&mut self.has_passed_point, true)
+            && !matches!(segment, Segment::Terminate(_))
+            && let Some(Action::Terminate(cause)) = point.pass(data.len(), self.crc.is_some())
+        {
+            return Err(error(cause));
+        }
         let placed = match segment {
             Segment::Write(to) => self.write(queue_pair, to, data),
             Segment::ReadRequest(untagged, request) => {
@@ -157,7 +170,7 @@ impl RxStream {
         };
         Ok(match placed.map_err(error)? {
             placed @ (SegmentOutcome::Done | SegmentOutcome::Dropped) => {
-                self.awaits_first_fpdu = false;
+                (self.awaits_first_fpdu, self.has_passed_point) = (false, false);
                 if let (SegmentOutcome::Done, Some(ends)) = (placed, ends_data) {
                     let counters = queue_pair.pd.adapter().device().counters();
                     counters.received(queue_pair.counter_shard, data.len() as u64, ends.into());

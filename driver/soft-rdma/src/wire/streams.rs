@@ -1,5 +1,6 @@
 //! The wire of an established connection, run by its queue pair's engine: `receive.rs` takes FPDUs, `transmit.rs` makes them.
 
+use fault_rules::Point;
 use iwarp::{
     negotiate::{RtrKind, Terms},
     terminate::Cause,
@@ -8,6 +9,7 @@ use platform::{Arc, Deferred, Notice, OutOfMemory, Platform, Read, Stream, Taken
 
 use super::{
     Wire, WireState, crc,
+    faults::SegmentPoint,
     inbound_reads::InboundReads,
     noticed,
     receive::{FpduOutcome, RxStream},
@@ -141,12 +143,13 @@ impl<P: Platform> Wire<P> {
         // Bytes in the buffer behind the last FPDU that was taken.
         let mut rest_bytes = 0;
         let tap = this.device.capture().tap(|| this.addresses());
+        let point = SegmentPoint::new(Point::SegmentIn, this, queue_pair);
         let read = Stream::read(this, |bytes| {
             let mut used = 0usize;
             let mut wanted = 0;
             for _ in 0..BURST_FPDUS {
                 let rest = bytes.get(used..).unwrap_or_default();
-                let received = streams.rx.receive(queue_pair, &mut streams.tx, rest);
+                let received = streams.rx.receive(queue_pair, &mut streams.tx, rest, point.as_ref());
                 if let Some(tap) = tap.as_ref().filter(|_| received.as_ref().map_or(true, FpduOutcome::is_last)) {
                     tap.fpdu(tap.received, rest);
                 }
@@ -215,8 +218,9 @@ impl<P: Platform> Wire<P> {
         let mut outcome = RunOutcome::Idle;
         if streams.may_send {
             let tap = this.device.capture().tap(|| this.addresses());
+            let point = SegmentPoint::new(Point::SegmentOut, this, queue_pair);
             Stream::write(this, |room| {
-                let mut carrier = WireCarrier::new(&mut streams.tx, room, tap.as_ref());
+                let mut carrier = WireCarrier::new(&mut streams.tx, room, tap.as_ref(), point.as_ref());
                 outcome = match carrier.fill(queue_pair, BURST_FPDUS) {
                     Ok(true) => RunOutcome::More,
                     // The stream sends these FPDUs now. It may have another buffer for more FPDUs, which are then sent at the same time.

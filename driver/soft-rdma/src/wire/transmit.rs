@@ -1,6 +1,7 @@
 //! FPDUs for the wire: parts of requests, responses to the peer's reads, and at the end a Terminate. Each is written
 //! whole into the stream's send buffer, if that has room.
 
+use fault_rules::Action;
 use iwarp::{
     crc::Crc32c,
     fpdu::{self, Trailer},
@@ -10,7 +11,10 @@ use iwarp::{
 };
 use platform::{Arc, Platform};
 
-use super::inbound_reads::{InboundRead, InboundReads};
+use super::{
+    faults::SegmentPoint,
+    inbound_reads::{InboundRead, InboundReads},
+};
 use crate::{
     Access, Error, QueuePair, Remote,
     capture::Tap,
@@ -91,6 +95,7 @@ pub(super) struct ReadSourceRefused;
 pub(crate) struct WireCarrier<'a, P: Platform> {
     tx: &'a mut TxStream<P>,
     tap: Option<&'a Tap<P>>,
+    point: Option<&'a SegmentPoint<'a, P>>,
     room: &'a mut [u8],
     used: usize,
     /// An FPDU did not fit.
@@ -119,8 +124,13 @@ impl<P: Platform> Carrier<P> for WireCarrier<'_, P> {
 }
 
 impl<'a, P: Platform> WireCarrier<'a, P> {
-    pub(super) fn new(tx: &'a mut TxStream<P>, room: &'a mut [u8], tap: Option<&'a Tap<P>>) -> Self {
-        Self { tx, tap, room, used: 0, full: false, data: (0, 0) }
+    pub(super) fn new(
+        tx: &'a mut TxStream<P>,
+        room: &'a mut [u8],
+        tap: Option<&'a Tap<P>>,
+        point: Option<&'a SegmentPoint<'a, P>>,
+    ) -> Self {
+        Self { tx, tap, point, room, used: 0, full: false, data: (0, 0) }
     }
 
     /// Whether an FPDU did not fit into the room.
@@ -390,6 +400,13 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
             digest
         });
         trailer.copy_from_slice(Trailer::new(ulpdu, digest).as_bytes());
+        if let Some(point) = self.point
+            && point.pass(data.len(), self.tx.crc.is_some()) == Some(Action::Corrupt)
+        {
+            // The CRC covers both; a segment may have no data.
+            let bytes = if data.is_empty() { head } else { data };
+            bytes.last_mut().into_iter().for_each(|last| *last ^= 1);
+        }
         if let Some(tap) = self.tap {
             tap.fpdu(tap.sent, frame);
         }

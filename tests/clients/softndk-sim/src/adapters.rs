@@ -87,6 +87,7 @@ fn set_rules(provider: &Provider<SimKernel>, rules: &str, source: &str) -> Resul
 /// A device with the addresses, and with the fault rules of the environment, whose firings are told.
 fn new_provider(addresses: &[IpAddr]) -> Result<Provider<SimKernel>, NTSTATUS> {
     let provider = Provider::new(addresses)?;
+    provider.pass_posts();
     if let Some(rules) = env::var_os(FAULTS) {
         set_rules(&provider, rules.to_str().ok_or(STATUS_INVALID_PARAMETER)?, FAULTS)?;
         simkernel::tell_faults();

@@ -1,13 +1,13 @@
 //! Fault rules for requests of queue pairs. A request passes its point once, before the engine begins to carry it out; a rule may fail it or have it
 //! wait. If a rule ends the connection, the connector is told.
 
-use fault_rules::{Passage, Point};
-use platform::{Arc, Platform, Timer, Weak};
+use fault_rules::{Action, Operation, Passage, Point};
+use platform::{Arc, Deferred, Platform, Timer, Weak};
 
 use crate::{
-    Connector, OperationKind, QueuePair,
-    faults::Fault,
+    Connector, Error, OperationKind, QueuePair, Sge, faults,
     qp::engine::unready::SECOND_MICROSECONDS,
+    qp::request::total,
     qp::{LockedQp, PointState},
 };
 
@@ -26,7 +26,6 @@ impl<P: Platform> QueuePair<P> {
     /// Has the current request pass its point. [`LockedQp::point`] says what comes of it until the request has ended, as a step may be tried again.
     #[cold]
     pub(super) fn pass_point(this: &Arc<Self, P>) {
-        let faults = this.pd.adapter().device().faults();
         let mut state = this.state.lock();
         if !state.is_open() || state.flushing_requests() || !this.has_to_pass_point(&state) {
             return;
@@ -39,35 +38,65 @@ impl<P: Platform> QueuePair<P> {
         state.executing = true;
         drop(state);
 
-        let (addresses, role) = connector.as_ref().map(|connector| connector.addresses_and_role()).unzip();
+        let action = this.pass(point, connector.as_deref(), None, bytes);
+
+        let mut state = this.state.lock();
+        state.executing = false;
+        state.point = match action {
+            Some(Action::Fail(status)) => PointState::Fails(faults::error(status)),
+            Some(Action::Delay(microseconds)) => Self::begin_delay(this, &mut state, microseconds),
+            Some(Action::Stall) => PointState::Stalled,
+            // The parser takes `Disconnect` and `Reset` besides.
+            Some(_) | None => PointState::Passed,
+        };
+        let report = Self::unlock_and_flush(this, state);
+        this.report_to_connector(report);
+        match (action, connector) {
+            (Some(Action::Disconnect), Some(connector)) => Connector::peer_finishes(&connector),
+            (Some(Action::Reset), Some(connector)) => Connector::abort(&connector),
+            _ => {}
+        }
+    }
+
+    /// Has a post of a kernel consumer pass its point. If a rule fails it, the requests deferred before it are started. IRQL <= DISPATCH.
+    pub fn pass_post(this: &Arc<Self, P>, kind: OperationKind, sges: &[Sge]) -> Result<(), Error> {
+        if !this.pd.adapter().device().faults().has_rule_for(Point::Post) {
+            return Ok(());
+        }
+        let connector = this.state.lock().connector.as_ref().and_then(Weak::upgrade);
+        match this.pass(Point::Post, connector.as_deref(), operation_of(kind), total(sges)) {
+            Some(Action::Fail(status)) => {
+                Deferred::schedule(this);
+                Err(faults::error(status))
+            }
+            // The parser takes no other rule.
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn pass(
+        &self,
+        point: Point,
+        connector: Option<&Connector<P>>,
+        operation: Option<Operation>,
+        bytes: u64,
+    ) -> Option<Action> {
+        let (addresses, role) = connector.map(Connector::addresses_and_role).unzip();
         let addresses = addresses.unwrap_or_default();
         let passage = Passage {
             point,
             local: addresses.local,
             remote: addresses.remote,
             role,
-            process: this.pd.adapter().process(),
-            queue_pair: Some(this.number),
+            process: self.pd.adapter().process(),
+            queue_pair: Some(self.number),
+            operation,
             bytes: Some(bytes),
+            is_checked: false,
+            now: P::system_time(),
         };
-        let fault = faults.fault(this.pd.adapter().device(), &passage);
-
-        let mut state = this.state.lock();
-        state.executing = false;
-        state.point = match fault {
-            Some(Fault::Fail(error)) => PointState::Fails(error),
-            Some(Fault::Delay(microseconds)) => Self::begin_delay(this, &mut state, microseconds),
-            Some(Fault::Stall) => PointState::Stalled,
-            // Of these the last is of calls only.
-            Some(Fault::Disconnect | Fault::Reset | Fault::SendTimeout(_)) | None => PointState::Passed,
-        };
-        let report = Self::unlock_and_flush(this, state);
-        this.report_to_connector(report);
-        match (fault, connector) {
-            (Some(Fault::Disconnect), Some(connector)) => Connector::peer_finishes(&connector),
-            (Some(Fault::Reset), Some(connector)) => Connector::abort(&connector),
-            _ => {}
-        }
+        let device = self.pd.adapter().device();
+        device.faults().fault(device, &passage)
     }
 
     /// Starts the timer for what is left of a delay, or for a second of it, unless the timer runs for an earlier wait.
@@ -102,6 +131,20 @@ fn point_of(kind: OperationKind) -> Option<Point> {
         OperationKind::Write => Some(Point::Write),
         OperationKind::FastRegister => Some(Point::FastRegister),
         OperationKind::Bind => Some(Point::Bind),
+        _ => None,
+    }
+}
+
+/// What a post asks for.
+fn operation_of(kind: OperationKind) -> Option<Operation> {
+    match kind {
+        OperationKind::Send => Some(Operation::Send),
+        OperationKind::Receive => Some(Operation::Receive),
+        OperationKind::Read => Some(Operation::Read),
+        OperationKind::Write => Some(Operation::Write),
+        OperationKind::FastRegister => Some(Operation::FastRegister),
+        OperationKind::Bind => Some(Operation::Bind),
+        OperationKind::Invalidate => Some(Operation::Invalidate),
         _ => None,
     }
 }

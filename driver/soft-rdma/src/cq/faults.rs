@@ -1,0 +1,63 @@
+//! Fault rules for completions and notifications.
+
+use fault_rules::{Action, Passage, Point};
+use platform::{Arc, Platform, Timer};
+
+use super::{CompletionQueue, State};
+
+/// Whether the notification of a satisfied arm has passed its point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotifyPoint {
+    Before,
+    Passed,
+    /// A rule delays the notification: the timer runs.
+    Delays,
+}
+
+impl<P: Platform> CompletionQueue<P> {
+    /// Has a completion pass its point. True: a rule has the queue fail. Locks of queue pairs and SRQs may be held.
+    #[cold]
+    pub(super) fn pass_complete(&self) -> bool {
+        self.pass(Point::Complete) == Some(Action::Overrun)
+    }
+
+    /// Has a completion or a notification pass its point.
+    fn pass(&self, point: Point) -> Option<Action> {
+        let device = self.adapter.device();
+        if self.has_failed() || !device.faults().has_rule_for(point) {
+            return None;
+        }
+        let passage = Passage {
+            point,
+            local: None,
+            remote: None,
+            role: None,
+            process: self.adapter.process(),
+            queue_pair: None,
+            operation: None,
+            bytes: None,
+            is_checked: false,
+            now: P::system_time(),
+        };
+        device.faults().fault(device, &passage)
+    }
+}
+
+impl<P: Platform> State<P> {
+    /// Whether a rule delays the notification of the satisfied arm, which passes its point once.
+    #[cold]
+    pub(super) fn is_delayed_by_rule(&mut self, this: &Arc<CompletionQueue<P>, P>) -> bool {
+        if self.notify_point == NotifyPoint::Before {
+            self.notify_point = match this.pass(Point::Notify) {
+                // Not if the timer runs for a moderation that began before the rule.
+                Some(Action::Delay(microseconds)) if self.delayed.is_none() => {
+                    self.delayed = Some(microseconds);
+                    Timer::start(this, microseconds);
+                    NotifyPoint::Delays
+                }
+                _ => NotifyPoint::Passed,
+            };
+        }
+        self.notify_point == NotifyPoint::Delays
+    }
+}
