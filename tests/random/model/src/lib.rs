@@ -10,6 +10,6 @@ mod session;
 
 #[cfg(feature = "arbitrary")]
 pub use operation::decode;
-pub use operation::{Event, Operation, Place, Post, Request, Slot};
+pub use operation::{Event, FaultRule, Operation, Place, Post, Request, Slot};
 pub use reference::{COMMON_FLAGS, FAST_REGISTER_FLAGS, Mismatch, Mistake, Outcomes, SEND_FLAGS, WRITE_FLAGS};
 pub use session::{Report, Session, run, run_mistaken};

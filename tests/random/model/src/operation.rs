@@ -88,6 +88,24 @@ pub enum Slot {
     Listener(u8),
 }
 
+/// A fault rule; `Session` says how the numbers are read.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub struct FaultRule {
+    /// The point.
+    pub point: u8,
+    /// The least bytes of a passage that counts.
+    pub bytes: u16,
+    /// Passages that do not fire.
+    pub after: u8,
+    /// The distance of passages that fire.
+    pub every: u8,
+    /// The most firings; 0: any number.
+    pub times: u8,
+    /// What a firing does.
+    pub action: u8,
+}
+
 /// Which callback a consumer gives for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
@@ -151,6 +169,8 @@ pub enum Operation {
     Disconnect { connector: u8 },
     /// NdkCloseConnector.
     CloseConnector { connector: u8 },
+    /// The device's fault rules are replaced.
+    Faults(Vec<FaultRule>),
     /// A whole connection of two idle queue pairs: connect, accept, complete.
     Establish { active: u8, passive: u8, event: Event },
 }

@@ -38,7 +38,7 @@ fn case(seed: u64, play: impl Fn(&[Operation]) -> Result<Report, model::Mismatch
     outcome.map(|()| performed.take()).map_err(|error| format!("SOFTNDK_SEED={seed}\n{error}"))
 }
 
-// Shows S217.
+// Shows S217, S1717.
 #[test]
 fn provider_equals_the_model() {
     // A seed that is named is played alone; else as many as it takes.
@@ -67,7 +67,9 @@ fn provider_equals_the_model() {
 /// The comparison finds a model that is wrong, soon, and reduces what shows it to a few operations.
 #[test]
 fn a_wrong_model_is_found() {
-    for mistake in [Mistake::RegionsEndEarly, Mistake::ArmsForget, Mistake::FlushKeepsReceives] {
+    for mistake in
+        [Mistake::RegionsEndEarly, Mistake::ArmsForget, Mistake::FlushKeepsReceives, Mistake::RulesForgetAfter]
+    {
         let play = |seed| case(seed, |operations| model::run_mistaken(seed, mistake, operations));
         let failure = (0..20).find_map(|seed| play(seed).err());
         let failure = failure.unwrap_or_else(|| panic!("{mistake:?} is not found"));

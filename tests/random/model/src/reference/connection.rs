@@ -276,6 +276,19 @@ impl Model {
         }
     }
 
+    /// The connection ends as if the peer of each side had disconnected: nothing is flushed.
+    pub(super) fn finish(&mut self, qp: usize) {
+        let connector = self.qps[qp].connector;
+        let Some(own) = connector.filter(|&own| self.connectors[own].phase == Phase::Connected) else { return };
+        let peer = self.connectors[own].peer.filter(|&peer| self.connectors[peer].phase == Phase::Connected);
+        for side in [Some(own), peer].into_iter().flatten() {
+            self.peer_gone(side, 0);
+            if let Some(qp) = self.connectors[side].qp {
+                self.qps[qp].phase = QpPhase::PeerGone;
+            }
+        }
+    }
+
     /// A fatal error on a queue pair: both sides are told, both are flushed.
     pub(super) fn abort(&mut self, qp: usize) {
         let connector = self.qps[qp].connector;

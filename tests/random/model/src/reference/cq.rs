@@ -11,7 +11,7 @@ use ndk_abi::{
     status::{NTSTATUS, STATUS_BUFFER_OVERFLOW, STATUS_INVALID_PARAMETER, STATUS_SUCCESS},
 };
 
-use super::{Callback, Life, Mistake, Model, Result, mismatch};
+use super::{Callback, FaultPoint, Life, Mistake, Model, Result, mismatch};
 
 /// In the order of the merge table: the larger one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,9 +154,13 @@ impl Model {
 
     pub(super) fn complete(&mut self, cq: usize, entry: Entry) {
         let batch = self.batch;
+        let fails = !self.cqs[cq].is_dead() && self.pass(FaultPoint::Complete, 0).is_some();
         let queue = &mut self.cqs[cq];
         if queue.overrun.as_ref().is_some_and(|overrun| overrun.batch != batch) {
             return;
+        }
+        if fails {
+            queue.overrun = Some(Overrun { batch, left: queue.entries.len(), told: false, ended: false });
         }
         if queue.overrun.is_none() && queue.entries.len() >= queue.depth {
             *self.outcomes.entry(("an overrun of a CQ", STATUS_BUFFER_OVERFLOW)).or_default() += 1;

@@ -33,7 +33,7 @@ impl Model {
         for request in std::mem::take(&mut self.qps[qp].requests) {
             self.complete_request(qp, &request, Some(vec![STATUS_CANCELLED]));
         }
-        self.qps[qp].awaits_receive = false;
+        (self.qps[qp].awaits_receive, self.qps[qp].has_passed) = (false, false);
         if self.mistake == Some(Mistake::FlushKeepsReceives) {
             return;
         }

@@ -12,7 +12,7 @@ use ndk_abi::{
     wdm::PAGE_SIZE,
 };
 
-use super::{Life, Mistake, Model, Result, Sge, mismatch};
+use super::{Fault, FaultPoint, Life, Mistake, Model, Result, Sge, mismatch};
 
 /// A buffer of the consumer.
 pub(crate) struct Buffer {
@@ -198,6 +198,12 @@ impl Model {
         (actual, token): (NTSTATUS, u32),
     ) -> Result<()> {
         let known = self.is_token(token);
+        let is_valid = !self.regions[region].fast && flags & !0xF == 0;
+        let length = part.length as u64;
+        if let Some(Fault::Fail(status)) = is_valid.then(|| self.pass(FaultPoint::Register, length)).flatten() {
+            self.judge("NdkRegisterMr", &[(true, status)], actual)?;
+            return Ok(());
+        }
         let before = &self.regions[region];
         let broken = [
             (before.fast || flags & !0xF != 0, STATUS_INVALID_PARAMETER),

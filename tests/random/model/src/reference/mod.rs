@@ -8,6 +8,7 @@
 mod connection;
 mod cq;
 mod end;
+mod faults;
 mod memory;
 mod qp;
 mod srq;
@@ -16,6 +17,7 @@ mod work;
 
 pub(crate) use connection::{Connector, Listener, Phase as ConnectorPhase};
 pub(crate) use cq::{Arm, Cq, Seen};
+pub(crate) use faults::{Fault, Point as FaultPoint, Rule as FaultRule};
 pub(crate) use memory::{Buffer, Extent, FastRegistration, Region};
 pub use qp::{COMMON_FLAGS, FAST_REGISTER_FLAGS, SEND_FLAGS, WRITE_FLAGS};
 pub(crate) use qp::{Phase, Qp, QpSizes};
@@ -113,6 +115,8 @@ pub enum Mistake {
     ArmsForget,
     /// A flush leaves receives in their queue.
     FlushKeepsReceives,
+    /// Fault rules fire from the first passage on.
+    RulesForgetAfter,
 }
 
 /// Everything. Objects are never removed; indices are for good.
@@ -133,6 +137,7 @@ pub(crate) struct Model {
     /// Parts of buffers with any content, as of requests that failed half way.
     pub(crate) undefined: Vec<Extent>,
     pub(crate) outcomes: Outcomes,
+    pub(crate) rules: Vec<FaultRule>,
     pub(crate) mistake: Option<Mistake>,
 }
 

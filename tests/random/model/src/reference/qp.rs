@@ -13,7 +13,7 @@ use ndk_abi::{
 };
 
 use super::{
-    FastRegistration, Life, Model, Object, Result,
+    FastRegistration, Fault, FaultPoint, Life, Model, Object, Result,
     cq::Entry,
     memory::{Extent, Right, overlap},
     work::{Request, Sge, Work, total},
@@ -63,6 +63,8 @@ pub(crate) struct Qp {
     pub(super) receives: VecDeque<Receive>,
     /// The oldest request is a send for which the peer had no receive.
     pub(super) awaits_receive: bool,
+    /// The oldest request has passed its point for fault rules.
+    pub(super) has_passed: bool,
 }
 
 /// Whether flags are set that the request does not have. Remote write is two bits, and one of them alone is none; a fast
@@ -158,6 +160,7 @@ impl Model {
             connector: None,
             may_read: false,
             awaits_receive: false,
+            has_passed: false,
             requests: VecDeque::new(),
             receives: VecDeque::new(),
         });
@@ -167,6 +170,11 @@ impl Model {
     /// A post to the initiator queue.
     pub(crate) fn post(&mut self, qp: usize, request: &Request, actual: NTSTATUS) -> Result<()> {
         let Request { work, sges, flags, .. } = request;
+        if let Some(Fault::Fail(status)) = self.pass(FaultPoint::Post, total(sges)) {
+            self.judge(work.name(), &[(true, status)], actual)?;
+            self.run();
+            return Ok(());
+        }
         let (queue, is_inline) = (&self.qps[qp], flags & NDK_OP_FLAG_INLINE != 0);
         let read = matches!(work, Work::Read { .. });
         let too_long = is_inline && total(sges) > queue.sizes.inline.into();
@@ -210,6 +218,10 @@ impl Model {
 
     /// NdkReceive.
     pub(crate) fn receive(&mut self, qp: usize, context: usize, sges: &[Sge], actual: NTSTATUS) -> Result<()> {
+        if let Some(Fault::Fail(status)) = self.pass(FaultPoint::Post, total(sges)) {
+            self.judge("NdkReceive", &[(true, status)], actual)?;
+            return Ok(());
+        }
         let queue = &self.qps[qp];
         let broken = [
             (queue.srq.is_some(), STATUS_INVALID_DEVICE_REQUEST),
@@ -247,6 +259,25 @@ impl Model {
             return false;
         };
         let request = request.clone();
+        if !queue.awaits_receive && !std::mem::replace(&mut self.qps[qp].has_passed, true) {
+            match self.pass_request(&request.work, total(&request.sges)) {
+                None | Some(Fault::Overrun) => {}
+                Some(Fault::Fail(status)) => {
+                    self.qps[qp].requests.pop_front();
+                    self.complete_request(qp, &request, Some(vec![status]));
+                    self.abort(qp);
+                    return true;
+                }
+                Some(Fault::Disconnect) => {
+                    self.finish(qp);
+                    return true;
+                }
+                Some(Fault::Reset) => {
+                    self.abort(qp);
+                    return true;
+                }
+            }
+        }
         let outcome = match &request.work {
             Work::Send { invalidate } => self.send(qp, peer, &request, *invalidate),
             Work::Read { address, token } => self.read(qp, peer, &request, (*token, *address)),
@@ -258,7 +289,7 @@ impl Model {
         };
         let Some(outcome) = outcome else { return false };
         self.qps[qp].requests.pop_front();
-        self.qps[qp].awaits_receive = false;
+        (self.qps[qp].awaits_receive, self.qps[qp].has_passed) = (false, false);
         self.complete_request(qp, &request, outcome.clone().err());
         if outcome.is_err() || self.has_failed_queue(qp) || self.has_failed_queue(peer) {
             self.abort(qp);

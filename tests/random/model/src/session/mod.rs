@@ -1,6 +1,7 @@
 //! The executor: an adapter on the simulated kernel beside the reference model.
 
 mod connections;
+mod faults;
 mod memory;
 mod queues;
 mod slots;
@@ -162,6 +163,7 @@ impl Session {
         let kernel = simkernel::boot_seeded(seed);
         drop(consumer::take_log());
         let provider = Provider::new(&[IpAddr::from([10, 0, 0, 1])]).expect("a provider");
+        provider.pass_posts();
         let adapter = Adapter(provider.open(NDK_VERSION { Major: 2, Minor: 1 }).expect("an adapter"));
         let mut session = Self {
             model: Model::default(),
@@ -248,6 +250,7 @@ impl Session {
             Disconnect { connector } => self.disconnect(connector),
             CloseConnector { connector } => self.close_any_connector(connector),
             Establish { active, passive, event } => self.establish(active, passive, event),
+            Faults(ref rules) => self.set_faults(rules),
         }
     }
 
@@ -267,6 +270,7 @@ impl Session {
             callbacks.push(self.callback(called)?);
         }
         self.model.end(&callbacks)?;
+        self.model.compare_rules(&self.counted())?;
         self.compare_memory()
     }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     consumer::Named,
     operation::{self, Place, Post},
-    reference::{Arm, Bind, FastRegistration, Life, Qp, Region, Request, Result, Sge, Work},
+    reference::{Arm, Bind, FastRegistration, FaultPoint, Life, Qp, Region, Request, Result, Sge, Work},
 };
 
 impl Session {
@@ -235,7 +235,10 @@ impl Session {
         cqs.sort_unstable();
         cqs.dedup();
         let ambiguous = waiting.len() > 1;
-        if ambiguous && cqs.iter().any(|&cq| self.model.cqs[cq].life != Life::Open) {
+        // A rule may have that completion overrun its queue.
+        let is_seen = cqs.iter().all(|&cq| self.model.cqs[cq].life == Life::Open)
+            && self.model.rules.iter().all(|rule| rule.point != FaultPoint::Complete);
+        if ambiguous && !is_seen {
             return Ok(());
         }
         let mut polled = Vec::new();

@@ -1,6 +1,8 @@
 //! How random operations are drawn: mostly such that connections live and data moves, and now and then anything.
 
-use model::{COMMON_FLAGS, Event, FAST_REGISTER_FLAGS, Operation, Place, Post, Request, SEND_FLAGS, Slot, WRITE_FLAGS};
+use model::{
+    COMMON_FLAGS, Event, FAST_REGISTER_FLAGS, FaultRule, Operation, Place, Post, Request, SEND_FLAGS, Slot, WRITE_FLAGS,
+};
 use ndk_abi::ndkpi::{
     NDK_OP_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE,
 };
@@ -184,7 +186,29 @@ fn connection_operation() -> BoxedStrategy<Operation> {
     .boxed()
 }
 
+/// Rules that fire now and then, on all requests or on longer ones.
+fn faults() -> impl Strategy<Value = Operation> {
+    let rule = (
+        // Overruns end most connections: seldom.
+        prop_oneof![40 => 0u8..7, 1 => Just(7)],
+        prop_oneof![3 => Just(0), 1 => 1u16..3_000],
+        0u8..3,
+        0u8..4,
+        0u8..4,
+        any::<u8>(),
+    );
+    let rule = rule.prop_map(|(point, bytes, after, every, times, action)| FaultRule {
+        point,
+        bytes,
+        after,
+        every,
+        times,
+        action,
+    });
+    prop_oneof![1 => Just(vec![]), 3 => vec(rule, 1..4)].prop_map(Operation::Faults)
+}
+
 /// Any operation.
 pub(super) fn operation() -> impl Strategy<Value = Operation> {
-    prop_oneof![80 => queue_operation(), 12 => memory_operation(), 8 => connection_operation()]
+    prop_oneof![160 => queue_operation(), 24 => memory_operation(), 16 => connection_operation(), 2 => faults()]
 }
