@@ -163,7 +163,7 @@ fn a_second_cleanup_waits_for_the_first() {
     assert_eq!(request.wait(), STATUS_CANCELLED);
 }
 
-// Shows S904.
+// Shows P12.
 #[test]
 fn an_event_and_a_cancel_race_for_each_request() {
     let _session = boot();

@@ -142,7 +142,7 @@ fn charged(take: impl Fn(&User<'_>, u64)) {
 /// More than one chunk of handles.
 const MANY: u32 = 300;
 
-// Shows S930.
+// Shows T12.
 #[test]
 fn small_objects_are_charged() {
     charged(|_, _| {});
@@ -163,7 +163,7 @@ fn small_objects_are_charged() {
     charged(|user, adapter| (0..10).for_each(|_| _ = user.listener(adapter, "10.1.2.3:0", 0)));
 }
 
-// Shows S930.
+// Shows T12.
 #[test]
 fn regions_are_charged() {
     charged(|user, adapter| {
@@ -193,7 +193,7 @@ fn regions_are_charged() {
     }
 }
 
-// Shows S930.
+// Shows T12.
 #[test]
 fn queues_are_charged_by_their_depths() {
     for depth in [1, 65_536] {
@@ -221,7 +221,7 @@ fn queues_are_charged_by_their_depths() {
 }
 
 /// The charge for the old depth is given back.
-// Shows S930.
+// Shows T12.
 #[test]
 fn resized_queues_are_charged_by_their_new_depths() {
     charged(|user, adapter| {
@@ -237,7 +237,7 @@ fn resized_queues_are_charged_by_their_new_depths() {
 
 /// A connection's memory is charged when it begins, as it grows, and until it is over: also while it lingers and nothing else is left of
 /// the process.
-// Shows S930, T12.
+// Shows T12.
 #[test]
 fn connections_with_other_machines_are_charged() {
     const FIRST: u64 = 2 * (8 << 10);

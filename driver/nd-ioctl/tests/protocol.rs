@@ -18,7 +18,7 @@ fn codes() -> impl Iterator<Item = (&'static str, u32)> {
     numbers.filter(|number| number.name.starts_with("IOCTL_")).map(|number| (number.name, number.value as u32))
 }
 
-// Shows P2, S901.
+// Shows P2.
 #[test]
 fn each_code_is_served_or_has_its_documented_refusal() {
     let _session = boot();

@@ -127,7 +127,7 @@ fn same_kind(world: &World, one: u64, other: u64) -> bool {
 }
 
 /// Another process has a handle of the file, by inheritance or as a duplicate.
-// Shows S902, T4.
+// Shows T4.
 #[test]
 fn a_file_serves_only_its_process() {
     const STRANGER: u64 = 0x666;

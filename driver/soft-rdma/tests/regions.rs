@@ -9,7 +9,7 @@ use soft_rdma::{Access, Adapter, MemoryRegion, ProtectionDomain};
 use common::{BASE, HOST, machine, many_runs};
 
 /// Each run of a region counts.
-// Shows S930.
+// Shows T12.
 #[test]
 fn runs_are_charged() {
     let _kernel = boot();

@@ -209,7 +209,7 @@ fn a_connect_that_cannot_be_completed_has_failed() {
 }
 
 /// The addresses in the list are TCP's; TCP has picked the active side's port.
-// Shows S1310.
+// Shows S1304.
 #[test]
 fn connections_over_a_wire_are_listed_as_those_of_tcp() {
     play(|active, passive, _| {

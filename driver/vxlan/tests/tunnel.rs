@@ -79,7 +79,7 @@ fn a_station_is_found_behind_the_peer_that_sent_its_frames() {
     assert_eq!([0, 1].map(|place| Destination::All.is(place)), [true; 2]);
 }
 
-// Shows T86, T87, T88.
+// Shows T86, T88.
 #[test]
 fn what_is_dropped_teaches_nothing() {
     let mut vtep = vtep();

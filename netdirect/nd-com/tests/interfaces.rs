@@ -99,7 +99,7 @@ fn wrong(declared: &[Declared]) -> Vec<&'static str> {
     declared.iter().filter(|one| !is_published(one)).map(|one| one.name).collect()
 }
 
-// Shows N6, S1001.
+// Shows N6.
 #[test]
 fn interfaces_are_as_published() {
     assert_eq!(wrong(&interfaces()), [""; 0]);

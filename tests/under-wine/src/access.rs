@@ -45,13 +45,13 @@ const PROGRAMS: [&[&str]; 4] = [
 /// Every test of it.
 pub fn run(tally: &mut Tally) {
     let refused = step("trying the device as an ordinary user", || ordinary_user(prefix::DRIVER));
-    // Shows S1601, T1.
+    // Shows T1.
     tally.check("programs of an ordinary user are refused", refused);
     let named = step("naming groups that may open the device", groups);
-    // Shows S1602, T65.
+    // Shows T65.
     tally.check("programs of a group that the parameter Groups names are served, those of others refused", named);
     let no_sids = step("naming what is no group", no_sids);
-    // Shows S1603, T44, T67.
+    // Shows T44, T67.
     tally.check("an adapter whose Groups are no SIDs, or whose Addresses are none, does not start", no_sids);
     let no_cable = step("naming what is no cable", no_cable);
     tally.check("an adapter whose cable cannot be does not start, another one starts without its link", no_cable);
@@ -64,7 +64,7 @@ pub fn run(tally: &mut Tally) {
 pub fn planted(tally: &mut Tally) {
     let caught = |error: anyhow::Error| if format!("{error:#}").contains(SERVED) { Ok(()) } else { Err(error) };
     let open = ordinary_user(TEST_DRIVER).map_or_else(caught, |()| Err(anyhow::anyhow!("not caught")));
-    // Shows S1601, T1.
+    // Shows T1.
     tally.check("a planted device that everyone may open is caught", open);
     // Shows T2.
     tally.check("a planted device whose descriptor does not hold below it is caught", names_below(Some("names")));

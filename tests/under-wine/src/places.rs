@@ -75,7 +75,7 @@ const DRIVERLESS: Checks = Checks {
     played: "two processes without a driver play their roles and leave nothing behind",
     compared: "ndharness ping and perf between two processes without a driver measure what they say, and compare the data",
     kills: &[
-        // Shows S1104, T60.
+        // Shows T60.
         Kill::connect("killing connect on rings without a driver: the other is told, nothing is left", "rings"),
         Kill::serve("killing serve on plain without a driver: the other is told, nothing is left", "plain"),
     ],
@@ -86,7 +86,7 @@ const MIXED: Checks = Checks {
     played: "two processes with and without a driver play their roles and leave nothing behind",
     compared: "ndharness ping and perf between two processes with and without a driver measure what they say, and compare the data",
     kills: &[
-        // Shows S1104.
+        // Shows T60.
         Kill::serve("killing serve on plain with and without a driver: the other is told, nothing is left", "plain"),
     ],
 };

@@ -19,7 +19,7 @@ pub(crate) fn run(tally: &mut Tally) {
     // Shows N13, S712, S1305.
     tally.check("without addresses of its own the driver has those of TCP/IP", followed);
     let refused = step("having TCP/IP not tell of its addresses", is_refused);
-    // Shows S920.
+    // Shows S1305.
     tally.check(
         "an adapter that TCP/IP does not tell of its addresses starts, and asks again when it is restarted",
         refused,

@@ -157,7 +157,7 @@ fn programs(tally: &mut Tally) {
     let told = step("tracing softndk.sys", events::are_told);
     // Shows S1505.
     tally.check("the events of softndk.sys are what was done to it", told);
-    // Shows N20, S909, T3.
+    // Shows N20, T3.
     tally.check("a 32-bit program is refused", refuses_32bit());
     access::run(tally);
     faults::run(tally);
@@ -198,10 +198,10 @@ fn system(tally: &mut Tally) {
     tally.check("without Winsock Kernel the driver loads, and connects within itself", within);
     tcpip::run(tally);
     let disabled = step("disabling RDMA in mid-traffic", disabled_in_traffic);
-    // Shows S1303, S1310, T47.
+    // Shows S1303, S1304, T47.
     tally.check("what a process had is gone when RDMA has been disabled", disabled);
     let removed = step("turning RDMA off under programs of softnd.dll", removed_in_use);
-    // Shows N19, S1005, T47.
+    // Shows N19, T47.
     tally.check("programs are told ND_DEVICE_REMOVED when RDMA has been turned off", removed);
     let slept = step("letting the computer sleep", slept);
     // Shows S1312.

@@ -64,7 +64,7 @@ fn on_wine(progress: &Progress, full: bool) -> Tally {
     let mut tally = Tally::default();
     let built = dist::build();
     let is_built = built.is_ok();
-    // Shows S910, S1307, T30.
+    // Shows S1307, T85.
     tally.check("the driver, the harness and the stand-ins build", built);
     if is_built {
         wine_tests::run(progress, full, &mut tally);

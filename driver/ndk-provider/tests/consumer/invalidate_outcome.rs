@@ -121,7 +121,7 @@ fn success_means_posted() {
 }
 
 /// "STATUS_CONNECTION_INVALID: the queue pair (QP) is not connected": before. Afterwards it is cancelled.
-// Shows S633.
+// Shows S632.
 #[test]
 fn not_connected_is_connection_invalid() {
     let world = World::new();

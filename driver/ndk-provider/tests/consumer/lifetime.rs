@@ -382,7 +382,7 @@ fn adapter_close_blocks_until_all_is_gone() {
 
 /// The close of the adapter returns after the last callback has: here the notification, and the close of the CQ, which the notification
 /// delays.
-// Shows S1204, T29.
+// Shows S1204.
 #[test]
 fn adapter_close_waits_for_callbacks() {
     let world = World::new();

@@ -35,21 +35,21 @@ fn reach<T: Copy>(
     world.close_adapter(other);
 }
 
-// Shows S106.
+// Shows S105.
 #[test]
 fn connectors() {
     let world = World::new();
     reach(&world, limits::CONNECTORS, |adapter, _| adapter.create_connector(), |connector| connector.close());
 }
 
-// Shows S106.
+// Shows S105.
 #[test]
 fn listeners() {
     let world = World::new();
     reach(&world, limits::LISTENERS, |adapter, _| adapter.create_listener(), |listener| listener.close());
 }
 
-// Shows S106.
+// Shows S105.
 #[test]
 fn shared_endpoints() {
     let world = World::new();

@@ -24,7 +24,7 @@ fn endpoints(world: &World) -> Vec<(SocketAddr, bool)> {
 }
 
 /// Each side of a connection is listed from when it is established until it ends.
-// Shows S1304, S1310.
+// Shows S1304.
 #[test]
 fn connections_come_and_go() {
     let world = World::new();

@@ -20,7 +20,7 @@ use crate::kit::{Buffer, FastRegion, Lam, Pair, World, sge};
 
 /// MaxMrCount and MaxMwCount of NDIS_NDK_CAPABILITIES, both at once: each region has a token of its own, and each window a
 /// place for one.
-// Shows S106.
+// Shows S105.
 #[test]
 fn regions_and_windows() {
     let world = World::new();
@@ -46,7 +46,7 @@ fn regions_and_windows() {
 }
 
 /// MaxRegistrationSize and MaxWindowSize: the peer reaches all of it. The MDLs describe one piece of memory many times.
-// Shows S106.
+// Shows S105.
 #[test]
 fn registration_and_window_size() {
     const LINK: usize = 64 << 20;
@@ -111,7 +111,7 @@ fn pages_of_a_fast_region() {
 }
 
 /// MaxTransferLength, by MaxInitiatorRequestSge entries: as much moves at once, each way, to the last byte.
-// Shows S106.
+// Shows S105.
 #[test]
 fn transfer_length() {
     const LINK: usize = 4 << 20;

@@ -27,7 +27,7 @@ fn at_dispatch_level_too() {
 }
 
 /// NDK_FN_CREATE_QP: INVALID_PARAMETER for each of the five sizes above NDK_ADAPTER_INFO.
-// Shows S106.
+// Shows S105.
 #[test]
 fn qp_sizes_are_limited() {
     let world = World::new();
@@ -106,7 +106,7 @@ fn the_privileged_token_without_memory_is_none() {
 }
 
 /// NDIS_NDK_CAPABILITIES: the advertised count is what can be made, and one more fails cleanly.
-// Shows S106.
+// Shows S105.
 #[test]
 fn the_number_of_domains_is_limited() {
     let world = World::new();

@@ -95,7 +95,7 @@ fn modify_of_the_depth_in_traffic_loses_nothing() {
 }
 
 /// Depth 0 keeps the depth; a threshold may be above it, and is below at once.
-// Shows S404.
+// Shows S403.
 #[test]
 fn a_threshold_above_the_depth_notifies_at_once() {
     let world = World::new();

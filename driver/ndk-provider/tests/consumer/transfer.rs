@@ -102,7 +102,7 @@ fn many_sges() {
 }
 
 /// A range that is too short fails before its first byte.
-// Shows S203.
+// Shows S202.
 #[test]
 fn nothing_is_moved_when_the_range_is_too_short() {
     let world = World::new();

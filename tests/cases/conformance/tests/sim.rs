@@ -15,7 +15,7 @@ fn run(name: &str, path: Path) {
 conformance::for_each_case!(tests);
 
 /// As a softndk.sys that was built without it does. The negative control is every other run.
-// Shows S910.
+// Shows T85.
 #[test]
 fn the_test_consumer_is_refused_where_there_is_none() {
     let cases: Vec<_> = CASES.iter().filter(|case| case.name.starts_with("smb_direct::")).collect();

@@ -125,7 +125,7 @@ pub(super) fn bound(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-// Shows S902, T4.
+// Shows T4.
 pub(super) fn another_process(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let mut notify = site.receive_cq.notify(Arm::Any);

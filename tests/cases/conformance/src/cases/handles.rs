@@ -11,7 +11,7 @@ use crate::{
     pair::{Site, refused},
 };
 
-// Shows P9, S902.
+// Shows P9, T8.
 pub(super) fn stale(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let mut stale = Vec::new();
@@ -95,7 +95,7 @@ pub(super) fn wrong_kinds(bench: &Bench<'_>) -> anyhow::Result<()> {
     )
 }
 
-// Shows P9, S902, T8.
+// Shows P9, T8.
 pub(super) fn foreign(bench: &Bench<'_>) -> anyhow::Result<()> {
     let theirs = Site::new(bench)?;
     let end = theirs.end()?;

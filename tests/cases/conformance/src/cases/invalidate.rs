@@ -242,7 +242,7 @@ pub(super) fn fenced(bench: &Bench<'_>) -> anyhow::Result<()> {
     fixture.sent(3)
 }
 
-// Shows S633.
+// Shows S632.
 pub(super) fn unconnected(bench: &Bench<'_>) -> anyhow::Result<()> {
     let end = Site::new(bench)?.end()?;
     let post = end.qp.send_and_invalidate(1, 0, 0x1234);

@@ -26,7 +26,7 @@ fn told(what: &str, mut request: Request, status: NTSTATUS) -> anyhow::Result<()
     Ok(())
 }
 
-// Shows P11, S904.
+// Shows P11.
 pub(super) fn always(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let client = &site.client;
@@ -78,7 +78,7 @@ pub(super) fn always(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-// Shows P12, S904.
+// Shows P12.
 pub(super) fn cancel_io(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let srq = Srq::new(&site.pd, 4, 1, 0)?;

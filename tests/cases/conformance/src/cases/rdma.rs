@@ -20,7 +20,7 @@ use crate::{
 
 const LENGTHS: [usize; 6] = [0, 1, 513, 4096, 65_537, 1 << 20];
 
-// Shows S203, S812 (processes).
+// Shows S202, S812 (processes).
 pub(super) fn write(bench: &Bench<'_>) -> anyhow::Result<()> {
     let pair = Pair::new(bench)?;
     let (source, target) = (pair.a.site.buffer(1 << 20)?, pair.b.site.buffer((1 << 20) + 8192)?);

@@ -122,7 +122,7 @@ pub(super) fn init_comes_first(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-// Shows P29, S901, T9.
+// Shows P2, P29, T9.
 pub(super) fn unknown_codes(bench: &Bench<'_>) -> anyhow::Result<()> {
     let client = bench.client()?;
     let kernel_only = [
@@ -164,7 +164,7 @@ pub(super) fn versions(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-// Shows S903.
+// Shows T7.
 pub(super) fn short_inputs(bench: &Bench<'_>) -> anyhow::Result<()> {
     let client = bench.client()?;
     for (code, length) in SHAPES {
@@ -176,7 +176,7 @@ pub(super) fn short_inputs(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-// Shows P8, S903.
+// Shows P8, T7.
 pub(super) fn short_outputs(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let client = &site.client;
@@ -248,7 +248,7 @@ pub(super) fn short_outputs(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-// Shows P20, S903.
+// Shows P20, T7.
 pub(super) fn offsets_and_counts(bench: &Bench<'_>) -> anyhow::Result<()> {
     let site = Site::new(bench)?;
     let client = &site.client;

@@ -176,7 +176,7 @@ pub(super) fn wrong_token(bench: &Bench<'_>) -> anyhow::Result<()> {
     fail(bench, Scenario::WrongToken, Step::Invalidation, STATUS_INVALID_NETWORK_RESPONSE)
 }
 
-// Shows S975, T85.
+// Shows S974, T85.
 pub(super) fn one_link(bench: &Bench<'_>) -> anyhow::Result<()> {
     super::smb_direct_link::link(bench)
 }

@@ -118,7 +118,7 @@ pub(super) fn threshold(bench: &Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-// Shows P19, S404.
+// Shows P19, S403.
 pub(super) fn below_already(bench: &Bench<'_>) -> anyhow::Result<()> {
     let shared = Shared::new(bench, 16, 2)?;
     let client = &shared.first.b.site.client;

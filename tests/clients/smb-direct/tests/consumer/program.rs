@@ -266,7 +266,7 @@ fn links_that_cannot_be_made_leave_nothing() {
     });
 }
 
-// Shows S975, T85.
+// Shows S974, T85.
 #[test]
 fn a_link_is_the_only_one_and_its_owner_s() {
     connected(|client, server| {
@@ -284,7 +284,7 @@ fn a_link_is_the_only_one_and_its_owner_s() {
 }
 
 /// As when the file is closed, and as when the adapter goes.
-// Shows S975.
+// Shows S974.
 #[test]
 fn a_link_that_is_ended_is_gone_and_its_peer_is_told() {
     for stopped in [false, true] {
@@ -306,7 +306,7 @@ fn a_link_that_is_ended_is_gone_and_its_peer_is_told() {
 }
 
 /// A connect to a server that never accepts is under way when the adapter goes.
-// Shows S975.
+// Shows S974.
 #[test]
 fn a_request_in_progress_is_stopped_and_waited_for() {
     let _session = boot();

@@ -83,7 +83,7 @@ fn it_listens_again_when_its_socket_has_died() {
 
 /// The listening socket's accepts fail as for connections that were reset: after a number of failures in a row, another socket listens,
 /// while the clock stands still.
-// Shows S940, T39.
+// Shows T39.
 #[test]
 fn it_listens_again_when_its_socket_only_says_reset() {
     for seed in seeds(2) {
@@ -100,7 +100,7 @@ fn it_listens_again_when_its_socket_only_says_reset() {
 }
 
 /// Peers connect and reset their connections at once, many in a row: the next is served while the clock stands still.
-// Shows S940, T39.
+// Shows T39.
 #[test]
 fn it_is_not_silenced_by_resets() {
     for seed in seeds(10) {

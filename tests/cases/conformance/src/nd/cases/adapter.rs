@@ -188,7 +188,7 @@ pub(in crate::nd) fn files(nd: &Nd) -> anyhow::Result<()> {
     is(untouched.status()?, STATUS_CANCELLED, "the request of the other adapter")
 }
 
-// Shows N2, N10, S1004.
+// Shows N2, N10.
 pub(in crate::nd) fn parents_first(nd: &Nd) -> anyhow::Result<()> {
     let pair = Pair::new(nd)?;
     let mr = pair.b.buffer(4096)?;

@@ -20,7 +20,7 @@ use crate::{
     pair::refused,
 };
 
-// Shows N1, N2, N3, S1004.
+// Shows N1, N2, N3.
 pub(in crate::nd) fn class_object(nd: &Nd) -> anyhow::Result<()> {
     let library = nd.library();
     ensure!(library.has_startup(), "there is no WSPStartup");

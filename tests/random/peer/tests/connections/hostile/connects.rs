@@ -48,7 +48,7 @@ fn of_raw(kernel: &Session) -> usize {
 
 /// Peers connect and send nothing, or a byte of a Request now and then: the oldest connections are reset for the newer ones, and a peer
 /// with a whole Request is served while the clock stands still.
-// Shows S941, T38, T39.
+// Shows T38, T39.
 #[test]
 fn they_ask_for_nothing() {
     const COUNT: usize = limits::HALF_OPEN + 300;
@@ -106,7 +106,7 @@ fn they_ask_for_nothing() {
 
 /// The connections of one peer displace each other, not earlier ones of other peers, whether these are silent or were refused. One peer can
 /// hold as many as all peers together.
-// Shows S943, T81.
+// Shows T81.
 #[test]
 fn they_are_of_one_address() {
     for (wrong, most, bytes) in [(false, limits::HALF_OPEN, HALF_OPEN), (true, limits::REFUSED, REFUSED)] {

@@ -20,7 +20,7 @@ use crate::{
     pair::{ensure_same, pattern, refused},
 };
 
-// Shows N64, S203.
+// Shows N64, S202.
 pub(in crate::nd) fn send<V: Interfaces>(nd: &Nd) -> anyhow::Result<()> {
     const MAX: usize = 1 << 20;
     let pair = Pair::<V>::new(nd)?;

@@ -85,7 +85,7 @@ pub(in crate::nd) fn ipv6(nd: &Nd) -> anyhow::Result<()> {
 }
 
 /// A connection between the versions, with data and windows both ways.
-// Shows S1003, V33.
+// Shows V33.
 pub(in crate::nd) fn other_version(nd: &Nd) -> anyhow::Result<()> {
     let (a, b) = (End::new(nd)?, of_2::End::new(nd)?);
     let (listener, address) = b.listener()?;
