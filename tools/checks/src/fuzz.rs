@@ -8,7 +8,7 @@ use build::command::{cargo, run, step};
 use build::paths;
 
 /// NDK calls, control requests, rings, and a peer's MPA frames and FPDUs made of bytes.
-const TARGETS: [&str; 6] = ["ndk_calls", "ioctls", "rings", "mpa", "receive", "vxlan"];
+const TARGETS: [&str; 7] = ["ndk_calls", "ioctls", "rings", "mpa", "receive", "vxlan", "fault_rules"];
 /// What the fuzzer is built for; with a target named, build scripts and macros stay without the instrumentation.
 const HOST: &str = "x86_64-unknown-linux-gnu";
 /// Coverage for libFuzzer, and the address sanitizer: the flags that cargo-fuzz gives (its `src/project.rs`).

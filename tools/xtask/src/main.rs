@@ -81,7 +81,7 @@ enum Task {
     },
     /// Throw random NDK calls, control requests and rings at the driver, on the simulated kernel
     Fuzz {
-        /// The fuzz target, of tests/random/fuzz: ndk_calls, ioctls, rings, mpa, receive or vxlan; all if none is given
+        /// The fuzz target, of tests/random/fuzz: ndk_calls, ioctls, rings, mpa, receive, vxlan or fault_rules; all if none is given
         target: Option<String>,
         /// Stop each target after this number of seconds
         #[arg(long, default_value_t = 60)]
