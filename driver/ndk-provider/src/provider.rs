@@ -20,9 +20,10 @@ use ndk_abi::{
     },
     status::{NDIS_STATUS_BAD_VERSION, NTSTATUS},
 };
-use platform::{Arc, Passive, Platform, PoolQuota};
+use platform::{Addresses, Arc, Passive, Platform, PoolQuota};
 use soft_rdma::{
-    Adapter, ConnectionSide, Counter, Device, InUse, Lingering, LocalEndpoint, ObjectKind, RulesError, Use, limits,
+    Adapter, ConnectionSide, Counter, Device, FrameFault, InUse, Lingering, LocalEndpoint, ObjectKind, RulesError, Use,
+    limits,
 };
 
 use crate::{adapter, object::Object, status};
@@ -113,6 +114,16 @@ impl<P: Platform> Provider<P> {
     /// As [`Device::set_fault_rules`].
     pub fn set_fault_rules(&self, text: &str) -> Result<(), RulesError> {
         self.0.set_fault_rules(text)
+    }
+
+    /// As [`Device::pass_frame`].
+    pub fn pass_frame(
+        &self,
+        is_received: bool,
+        bytes: usize,
+        packet: impl FnOnce() -> (Addresses, bool),
+    ) -> Option<FrameFault> {
+        self.0.pass_frame(is_received, bytes, packet)
     }
 
     /// The fault rule with index `place`, and what it has counted; `None` past the last. IRQL <= DISPATCH.

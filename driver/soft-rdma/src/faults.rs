@@ -70,6 +70,19 @@ impl From<OutOfMemory> for RulesError {
     }
 }
 
+/// What a rule does to a frame of the cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameFault {
+    /// The frame is lost.
+    Drop,
+    /// The frame comes twice.
+    Duplicate,
+    /// The frame comes behind the next one in its direction.
+    Reorder,
+    /// A bit of the frame changes.
+    Corrupt,
+}
+
 /// The errors that rules name.
 const ERRORS: [Error; 12] = [
     Error::InsufficientResources,
@@ -165,6 +178,43 @@ impl<P: Platform> Faults<P> {
             Some(Action::SendTimeout(seconds)) => Ok(Some(seconds)),
             // The parser takes no other rule for a call.
             Some(_) | None => Ok(None),
+        }
+    }
+}
+
+impl<P: Platform> Device<P> {
+    /// Has a frame of the cable with `bytes` bytes pass its point. `packet`: the addresses of its IP packet, if it is one, and whether it is a TCP
+    /// segment; called only if a rule is for the point. IRQL <= DISPATCH.
+    pub fn pass_frame(
+        &self,
+        is_received: bool,
+        bytes: usize,
+        packet: impl FnOnce() -> (Addresses, bool),
+    ) -> Option<FrameFault> {
+        let point = if is_received { Point::FrameIn } else { Point::FrameOut };
+        if !self.faults().has_rule_for(point) {
+            return None;
+        }
+        let (Addresses { local, remote }, is_checked) = packet();
+        let passage = Passage {
+            point,
+            local,
+            remote,
+            role: None,
+            process: None,
+            queue_pair: None,
+            operation: None,
+            bytes: Some(bytes as u64),
+            is_checked,
+            now: P::system_time(),
+        };
+        match self.faults().fault(self, &passage)? {
+            Action::Drop => Some(FrameFault::Drop),
+            Action::Duplicate => Some(FrameFault::Duplicate),
+            Action::Reorder => Some(FrameFault::Reorder),
+            Action::Corrupt => Some(FrameFault::Corrupt),
+            // The parser takes no other rule for a frame.
+            _ => None,
         }
     }
 }

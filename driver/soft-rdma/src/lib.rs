@@ -63,7 +63,7 @@ pub use cq::{Arm, CompletionQueue};
 pub use device::{Adapter, Device, Lingering};
 pub use error::{Error, Outcome, Status};
 pub use fault_rules::ParseError;
-pub use faults::{CountedRule, RulesError};
+pub use faults::{CountedRule, FrameFault, RulesError};
 pub use memory::pd::ProtectionDomain;
 pub use memory::region::{Access, FastRegistration, Mapping, MemoryRegion};
 pub use memory::runs::Runs;

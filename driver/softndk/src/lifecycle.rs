@@ -67,6 +67,7 @@ fn start(miniport: NDIS_HANDLE, luid: u64, passive: &Passive<'_>) -> Result<Arc<
             parameters,
             adapter.offloads.clone(),
             adapter.traffic().clone(),
+            adapter.provider().clone(),
         );
         adapter.add_cable(cable.map_err(|_| NDIS_STATUS_RESOURCES)?);
     }

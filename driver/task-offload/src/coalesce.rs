@@ -8,25 +8,18 @@ use etherparse::checksum::Sum16BitWords;
 use crate::{
     checksum,
     frame::{
-        IP, IPV4, IPV4_LENGTH, IPV6_LENGTH, Ip, TCP_CHECKSUM, TCP_DATA_OFFSET, TCP_FLAGS, TCP_SEQUENCE, field, put,
-        tcp_header,
+        IP, IPV4, IPV4_LENGTH, IPV6_LENGTH, Ip, TCP, TCP_CHECKSUM, TCP_DATA_OFFSET, TCP_FLAGS, TCP_SEQUENCE, field,
+        is_fragment, protocol, put, tcp_header,
     },
 };
 
-/// Fields of an IPv4 header, from the start of the frame.
-const IPV4_FRAGMENT: usize = 20;
-const IPV4_PROTOCOL: usize = 23;
-const IPV6_NEXT_HEADER: usize = 20;
 /// Fields of a TCP header, from its start.
 const TCP_ACKNOWLEDGMENT: usize = 8;
 const TCP_WINDOW: usize = 14;
 const TCP_OPTIONS: usize = 20;
 
-const TCP: u8 = 6;
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
-/// More fragments, and the fragment's offset (RFC 791, section 3.1).
-const FRAGMENTED: u16 = 0x3FFF;
 /// Two NOPs, and the kind and the length of the timestamp option (RFC 7323, appendix A).
 const TIMESTAMP: [u8; 4] = [1, 1, 8, 10];
 const TIMESTAMP_LENGTH: usize = 12;
@@ -63,8 +56,7 @@ impl Frame {
     #[must_use]
     pub fn of(frame: &[u8]) -> Self {
         let Some(ip) = Ip::of(frame) else { return Self::Other };
-        let at = if ip == Ip::V6 { IPV6_NEXT_HEADER } else { IPV4_PROTOCOL };
-        if frame.get(at) != Some(&TCP) {
+        if protocol(frame, ip) != Some(TCP) {
             return Self::Other;
         }
         Segment::of(frame, ip).map_or(Self::Exception, Self::Segment)
@@ -75,7 +67,7 @@ impl Segment {
     /// The segment in a packet of TCP. `None`: an exception.
     fn of(frame: &[u8], ip: Ip) -> Option<Self> {
         let is_whole = match ip {
-            Ip::V4(header) => header == IPV4 && u16::from_be_bytes(field(frame, IPV4_FRAGMENT)?) & FRAGMENTED == 0,
+            Ip::V4(header) => header == IPV4 && !is_fragment(frame)?,
             Ip::V6 => true,
         };
         let tcp = IP.saturating_add(ip.length());

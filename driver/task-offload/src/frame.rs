@@ -5,7 +5,9 @@ pub(crate) const IP: usize = 14;
 /// Bytes in an IPv6 header, and in IPv4's and TCP's without options.
 pub(crate) const IPV6: usize = 40;
 pub(crate) const IPV4: usize = 20;
-const TCP: usize = 20;
+const TCP_HEADER: usize = 20;
+/// The protocol's number.
+pub(crate) const TCP: u8 = 6;
 
 const ETHER_TYPE: usize = 12;
 const ETHER_TYPE_IPV4: [u8; 2] = [0x08, 0x00];
@@ -14,9 +16,12 @@ const ETHER_TYPE_IPV6: [u8; 2] = [0x86, 0xDD];
 /// Fields of an IPv4 header, from the start of the frame.
 pub(crate) const IPV4_LENGTH: usize = 16;
 pub(crate) const IPV4_IDENTIFICATION: usize = 18;
+const IPV4_FRAGMENT: usize = 20;
+const IPV4_PROTOCOL: usize = 23;
 pub(crate) const IPV4_CHECKSUM: usize = 24;
 /// The payload's length in an IPv6 header.
 pub(crate) const IPV6_LENGTH: usize = 18;
+const IPV6_NEXT_HEADER: usize = 20;
 
 /// Fields of a TCP header, from its start.
 pub(crate) const TCP_SEQUENCE: usize = 4;
@@ -65,10 +70,22 @@ impl Ip {
     }
 }
 
+/// The protocol behind the header.
+pub(crate) fn protocol(frame: &[u8], ip: Ip) -> Option<u8> {
+    frame.get(if ip == Ip::V6 { IPV6_NEXT_HEADER } else { IPV4_PROTOCOL }).copied()
+}
+
+/// Whether an IPv4 packet is a fragment; `None`: the frame ends before.
+pub(crate) fn is_fragment(frame: &[u8]) -> Option<bool> {
+    /// More fragments, and the fragment's offset (RFC 791, section 3.1).
+    const FRAGMENTED: u16 = 0x3FFF;
+    Some(u16::from_be_bytes(field(frame, IPV4_FRAGMENT)?) & FRAGMENTED != 0)
+}
+
 /// Bytes of the TCP header that begins at `tcp`, with its options. `None`: the frame does not have it whole.
 pub(crate) fn tcp_header(frame: &[u8], tcp: usize) -> Option<usize> {
     let length = usize::from(*frame.get(tcp.saturating_add(TCP_DATA_OFFSET))? >> 4).saturating_mul(4);
-    (length >= TCP && frame.len() >= tcp.saturating_add(length)).then_some(length)
+    (length >= TCP_HEADER && frame.len() >= tcp.saturating_add(length)).then_some(length)
 }
 
 /// The bytes of a field.

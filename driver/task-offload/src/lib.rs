@@ -6,6 +6,7 @@
 //! | [`checksum`] | writes the checksums of an IPv4 header and of a TCP segment |
 //! | [`large_send`] | divides a large TCP segment into segments (LSOv2) |
 //! | [`coalesce`] | makes one segment of received segments (RSC) |
+//! | [`packet`] | addresses, and a changed bit, for fault rules |
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(
@@ -20,3 +21,4 @@ pub mod checksum;
 pub mod coalesce;
 mod frame;
 pub mod large_send;
+pub mod packet;

@@ -1,6 +1,8 @@
 //! What a transport leaves to the miniport, and what has to be on the wire. Fuchsia's `internet-checksum` judges checksums, etherparse headers.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::net::IpAddr;
+
 use etherparse::{
     IpHeaders, IpNumber, Ipv4Header, Ipv6Extensions, Ipv6FlowLabel, Ipv6Header, Ipv6RawExtHeader, NetSlice,
     PacketBuilder, SlicedPacket, TcpHeader, TransportSlice,
@@ -11,6 +13,7 @@ use task_offload::{
     checksum::Checksums,
     coalesce::{Frame, Refused, Segment as Received, Unit},
     large_send::{LargeSend, MAX_HEADERS},
+    packet::Packet,
 };
 
 const ETHERNET: usize = 14;
@@ -200,6 +203,37 @@ proptest! {
         prop_assert!(has_right_checksums(&indicated[0].0, tcp, whole.len()));
     }
 
+    /// The packet's addresses are etherparse's, and a changed bit of a segment is what the checksum is for.
+    // Shows S1716.
+    #[test]
+    fn a_changed_bit_is_found_by_the_checksum(from in segment(), is_data: bool, is_fragment: bool, padding in 0..46_usize) {
+        let payload = if is_data { from.payload.clone() } else { vec![] };
+        let from = Segment { payload, ..from };
+        let (mut frame, tcp) = from.frame(false);
+        if is_fragment && !from.is_ipv6 {
+            frame[20] |= 0x20;
+        }
+        let mut frame = with_checksums(frame, tcp);
+        let end = frame.len();
+        frame.resize(end + padding, 0x55);
+        let (packet, before) = (Packet::of(&frame).unwrap(), frame.clone());
+        let sliced = SlicedPacket::from_ethernet(&before).unwrap();
+        let (source, destination): (IpAddr, IpAddr) = match sliced.net.unwrap() {
+            NetSlice::Ipv4(ip) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
+            NetSlice::Ipv6(ip) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
+            _ => unreachable!("the packet is of IP"),
+        };
+        // Headers of IPv6 before TCP's are not looked into.
+        let is_tcp = if from.is_ipv6 { from.ip_options.is_empty() } else { !is_fragment };
+        let ports = if is_tcp { [445, 50_000] } else { [0, 0] };
+        prop_assert_eq!((packet.source, packet.destination), ((source, ports[0]).into(), (destination, ports[1]).into()));
+        prop_assert_eq!(packet.is_tcp(), is_tcp);
+        packet.corrupt(&mut frame);
+        prop_assert_eq!(frame != before, is_tcp);
+        prop_assert_eq!(has_right_checksums(&frame, tcp, end), !is_tcp);
+        prop_assert_eq!(&frame[end..], &before[end..]);
+    }
+
     /// A unit has the acknowledgment and the window of its last segment, and PSH if any segment has it; older acknowledgments, and other changes in
     /// headers, end it.
     // Shows S1317, T92.
@@ -351,6 +385,9 @@ proptest! {
                 }
             }
             let _ = coalesced(&[bytes.clone(), bytes.clone()]);
+            if let Some(packet) = Packet::of(&bytes) {
+                packet.corrupt(&mut bytes.clone());
+            }
             for tcp in [tcp, ETHERNET + 20, ETHERNET + 40] {
                 let _ = divided(&bytes, tcp, mss.into(), is_ipv6);
             }

@@ -1,7 +1,7 @@
 //! The cable: the adapter's Ethernet frames to and from other machines, in UDP datagrams (VXLAN, RFC 7348; crate `vxlan`).
 //!
 //! `transmit` copies each frame, or the segments of a large send (`task`), behind a VXLAN header and queues the datagrams, for each peer that is to
-//! have them; `waiting` has the lists for which there is no room yet. `receive` copies the frame of each datagram into a list of NDIS's, and queues
+//! have them; `waiting` has the lists for which there is no room yet, `faults` the fault rules. `receive` copies the frame of each datagram into a list of NDIS's, and queues
 //! the list. A run of the cable's deferred call gives the datagrams to Winsock Kernel, and indicates the lists, TCP segments that follow one another
 //! as one (`unit`). The adapter has a cable if its parameters name peers. The cable's socket is bound to `CableLocal`; the link is up while another
 //! interface of this machine has that address (`opener`). Without a network, `patch` joins two adapters of one machine. `show` answers
@@ -9,6 +9,7 @@
 #![expect(unsafe_code, reason = "frames of NDIS, and the callback of Winsock Kernel")]
 
 mod counters;
+mod faults;
 mod mdl;
 mod opener;
 pub(crate) mod patch;
@@ -40,6 +41,7 @@ use ndk_abi::{
     },
     wsk::{WSK_BUF, WSK_CLIENT_DATAGRAM_DISPATCH, WSK_DATAGRAM_INDICATION},
 };
+use ndk_provider::{FrameFault, Provider};
 use platform::{Arc, Deferred, Dispatch, Event, OutOfMemory, Passive, RunDeferred, RunTimer, Slice, SpinLock, Timer};
 use vxlan::{
     ethernet::{EthernetHeader, HEADER, MacAddress},
@@ -131,6 +133,8 @@ pub(crate) struct Cable {
     flush: SpinLock<Option<Arc<Event<Windows>, Windows>>, Windows>,
     offloads: Arc<Offloads, Windows>,
     traffic: Arc<Traffic, Windows>,
+    /// For fault rules.
+    provider: Provider<Windows>,
     opener: Opener,
     deferred: Deferred<Windows>,
     timer: Timer<Windows>,
@@ -185,6 +189,7 @@ impl Cable {
         parameters: &Parameters,
         offloads: Arc<Offloads, Windows>,
         traffic: Arc<Traffic, Windows>,
+        provider: Provider<Windows>,
     ) -> Result<Arc<Self, Windows>, OutOfMemory> {
         let Parameters { peers, local, vni, is_patch, .. } = parameters;
         let fdb = Fdb::new(Slice::filled(SETS, EMPTY)?);
@@ -209,6 +214,7 @@ impl Cable {
             flush: SpinLock::<_, Windows>::new(None),
             offloads,
             traffic,
+            provider,
             opener: Opener::new(miniport, luid, *local, *is_patch)?,
             deferred: Deferred::default(),
             timer: Timer::default(),
@@ -223,6 +229,7 @@ impl Cable {
     pub(crate) fn close(this: Arc<Self, Windows>, passive: &Passive<'_>) {
         Opener::stop(&this, passive);
         Self::close_socket(&this, passive);
+        this.transmit.release();
         Deferred::schedule(&this);
         this.transmit.drain(passive);
         let gone = this.gone.0.clone();
@@ -306,8 +313,10 @@ impl Cable {
                 // SAFETY: as above; NDIS leaves the frame's memory locked until the driver completes the send.
                 let mut bytes = unsafe { Bytes::new(frame.CurrentMdl, offset) };
                 for segment in 0..segments {
-                    let written =
-                        slots.queue(task.length(segment), *next, |room| task.write(segment, &mut bytes, room));
+                    let written = slots.queue(task.length(segment), *next, |room| {
+                        task.write(segment, &mut bytes, room)?;
+                        Ok(this.pass_frame(false, room))
+                    });
                     if let Err(why) = written {
                         lost.add(why, segments.saturating_sub(segment) as u64);
                         is_whole = false;
@@ -338,6 +347,7 @@ impl Cable {
 
     /// Has the lists that wait end, as the adapter is paused.
     pub(crate) fn pause(this: &Arc<Self, Windows>) {
+        this.receive.release();
         Deferred::schedule(this);
     }
 
@@ -482,11 +492,32 @@ impl Cable {
             None => Lost::NoRoom,
             Some(mut taken) => {
                 let bytes = this.receive.fill(&mut taken, length, read);
-                match bytes.and_then(|bytes| this.decapsulate(from, bytes, now)) {
-                    Ok((length, header, kind)) => {
-                        received.count(kind, 1, length as u64);
+                let frame = bytes.and_then(|bytes| {
+                    let (length, header, kind) = this.decapsulate(from, bytes, now)?;
+                    let end = header::HEADER.saturating_add(length);
+                    let fault = bytes.get_mut(header::HEADER..end).and_then(|frame| this.pass_frame(true, frame));
+                    let second = fault.filter(|&fault| fault == FrameFault::Duplicate);
+                    Ok((length, header, kind, fault, second.and_then(|_| this.receive.copy(bytes))))
+                });
+                match frame {
+                    Ok((.., Some(FrameFault::Drop), _)) => {
+                        this.receive.give_back(taken);
+                        return this.traffic.end(1);
+                    }
+                    Ok((length, header, kind, fault, second)) => {
+                        let frames = if second.is_some() { 2 } else { 1 };
+                        received.count(kind, frames, (length as u64).saturating_mul(frames));
                         this.traffic.received.add(&received);
-                        this.receive.queue(taken, length, header.ether_type);
+                        if let Some(second) = second {
+                            this.traffic.hold();
+                            this.receive.queue(second, length, header.ether_type, false);
+                        }
+                        let waits = fault == Some(FrameFault::Reorder);
+                        this.receive.queue(taken, length, header.ether_type, waits);
+                        if waits && this.traffic.is_paused() {
+                            // The pause may have come before the list waited.
+                            this.receive.release();
+                        }
                         return Deferred::schedule(this);
                     }
                     Err(why) => {

@@ -121,11 +121,28 @@ impl Drop for Pool {
 /// A free list that was taken for a datagram.
 pub(super) struct Taken(*mut NET_BUFFER_LIST);
 
+// SAFETY: the owner of the list owns its memory.
+unsafe impl Send for Taken {}
+
+/// Lists for the next indication.
+struct Queued {
+    lists: Chain,
+    /// A list that a fault rule has wait for the next one.
+    held: Option<Taken>,
+}
+
+impl Queued {
+    fn push(&mut self, taken: Taken) {
+        // SAFETY: a single list, which is owned.
+        self.lists.append(unsafe { Chain::of(taken.0) });
+    }
+}
+
 /// The lists.
 pub(super) struct Receive {
     miniport: Handle,
     free: SpinLock<Chain, Windows>,
-    queued: SpinLock<Chain, Windows>,
+    queued: SpinLock<Queued, Windows>,
     /// Bytes of the longest datagram.
     length: usize,
     /// Dropped before the pool.
@@ -160,7 +177,8 @@ impl Receive {
             // SAFETY: a list of its own, which no chain has yet.
             free.append(unsafe { Chain::of(entry.list) });
         }
-        let (free, queued) = (SpinLock::<_, Windows>::new(free), SpinLock::<_, Windows>::new(Chain::empty()));
+        let queued = Queued { lists: Chain::empty(), held: None };
+        let (free, queued) = (SpinLock::<_, Windows>::new(free), SpinLock::<_, Windows>::new(queued));
         Ok(Self { miniport: Handle(miniport), free, queued, length, entries, _pool: pool })
     }
 
@@ -181,7 +199,7 @@ impl Receive {
         taken: &'a mut Taken,
         length: usize,
         read: impl FnOnce(&mut [u8]) -> bool,
-    ) -> Result<&'a [u8], Lost> {
+    ) -> Result<&'a mut [u8], Lost> {
         if length > self.length {
             return Err(Lost::Invalid(Dropped::Long));
         }
@@ -201,8 +219,23 @@ impl Receive {
         if read(room) { Ok(room) } else { Err(Lost::NotMapped) }
     }
 
-    /// Queues a list for an indication: the frame is what follows the header of its datagram, of `length` bytes and this EtherType.
-    pub(super) fn queue(&self, taken: Taken, length: usize, ether_type: EtherType) {
+    /// Copies a datagram into a free list, if there is one.
+    pub(super) fn copy(&self, datagram: &[u8]) -> Option<Taken> {
+        let mut taken = self.take()?;
+        let copy = |room: &mut [u8]| {
+            room.copy_from_slice(datagram);
+            true
+        };
+        if self.fill(&mut taken, datagram.len(), copy).is_ok() {
+            return Some(taken);
+        }
+        self.give_back(taken);
+        None
+    }
+
+    /// Queues a list for an indication: the frame is what follows the header of its datagram, of `length` bytes and this EtherType. `waits`: it is
+    /// queued behind the next list, or by [`Self::release`].
+    pub(super) fn queue(&self, taken: Taken, length: usize, ether_type: EtherType, waits: bool) {
         let list = taken.0;
         // SAFETY: a list of this module's, which the caller owns.
         let frame = unsafe { (*list).FirstNetBuffer };
@@ -230,8 +263,21 @@ impl Receive {
         unsafe { (*list).SourceHandle = self.miniport.0 };
         // SAFETY: as above.
         unsafe { (*list).Status = STATUS_SUCCESS };
-        // SAFETY: a single list, which the caller owns.
-        self.queued.lock().append(unsafe { Chain::of(list) });
+        let mut queued = self.queued.lock();
+        let held = if waits {
+            queued.held.replace(taken)
+        } else {
+            queued.push(taken);
+            queued.held.take()
+        };
+        held.into_iter().for_each(|held| queued.push(held));
+    }
+
+    /// Queues the list that waits for the next one.
+    pub(super) fn release(&self) {
+        let mut queued = self.queued.lock();
+        let held = queued.held.take();
+        held.into_iter().for_each(|held| queued.push(held));
     }
 
     /// Gives a list back that is not used.
@@ -245,12 +291,12 @@ impl Receive {
         let mut queued = self.queued.lock();
         let mut chain = Chain::empty();
         while chain.count < most
-            && let Some(list) = queued.pop()
+            && let Some(list) = queued.lists.pop()
         {
             // SAFETY: a single list, which is owned.
             chain.append(unsafe { Chain::of(list) });
         }
-        (chain, queued.count > 0)
+        (chain, queued.lists.count > 0)
     }
 
     /// Makes lists free, and those of the other segments of units; how many.

@@ -18,6 +18,7 @@ use ndk_abi::{
     describe::ZeroInit, sockaddr::SOCKADDR_INET, softndk_ioctl::SOFTNDK_CABLE_ERROR_SEND,
     status::STATUS_INSUFFICIENT_RESOURCES, wsk::WSK_BUF_LIST,
 };
+use ndk_provider::FrameFault;
 use platform::{Arc, Completion, Deferred, Event, OutOfMemory, Passive, Slice, SocketError, SpinLock};
 use vxlan::{header::HEADER, vtep::Dropped};
 
@@ -101,8 +102,20 @@ pub(super) struct Transmit {
 struct State {
     free: Places,
     queued: Places,
+    /// A datagram that a fault rule has wait for the next one.
+    held: Option<usize>,
     /// A thread waits for `drained`, which is signalled when all slots are free.
     draining: bool,
+}
+
+impl State {
+    /// Queues a datagram, and behind it the one that waits for it; or has it wait itself.
+    fn queue(&mut self, place: usize, waits: bool) {
+        let held = if waits { self.held.replace(place) } else { self.held.take() };
+        for place in [(!waits).then_some(place), held].into_iter().flatten() {
+            self.queued.push(place);
+        }
+    }
 }
 
 /// Slots that MiniportSend has taken for a frame. A drop frees each slot that no datagram has used.
@@ -150,7 +163,7 @@ impl Transmit {
         if let Some(error) = failed {
             return Err(error);
         }
-        let mut state = State { free: Places::none()?, queued: Places::none()?, draining: false };
+        let mut state = State { free: Places::none()?, queued: Places::none()?, held: None, draining: false };
         (0..SLOTS).for_each(|place| state.free.push(place));
         let (state, drained) = (SpinLock::<_, Windows>::new(state), Event::new()?);
         Ok(Self { slots, state, drained, segments: AtomicBool::new(false) })
@@ -176,6 +189,17 @@ impl Transmit {
             }
         }
         Some(Taken { transmit: self, next })
+    }
+
+    /// Copies a datagram into a free slot, if there is one.
+    fn copy(&self, datagram: &[u8], to: usize) -> Option<usize> {
+        let place = self.state.lock().free.pop()?;
+        let slot = self.slots.get(place)?;
+        // SAFETY: taken, so no other thread uses the slot.
+        let bytes = unsafe { &mut *slot.bytes.get() };
+        bytes.get_mut(..datagram.len())?.copy_from_slice(datagram);
+        slot.datagram.set(Some((datagram.len(), to)));
+        Some(place)
     }
 
     /// Takes the oldest datagram out of the queue, and those behind it, at most `most` in all, until one goes to another peer.
@@ -219,6 +243,14 @@ impl Transmit {
         }
     }
 
+    /// Queues the datagram that waits for the next one.
+    pub(super) fn release(&self) {
+        let mut state = self.state.lock();
+        if let Some(held) = state.held.take() {
+            state.queued.push(held);
+        }
+    }
+
     /// Waits until no datagram is queued or with WSK, after the socket was closed. A run has to follow, which drops what is queued.
     pub(super) fn drain(&self, passive: &Passive<'_>) {
         let mut state = self.state.lock();
@@ -232,23 +264,33 @@ impl Transmit {
 }
 
 impl Taken<'_> {
-    /// Queues a datagram of `length` bytes behind the header, which `write` writes, for a peer. The slot is free again if `write` fails, and
-    /// `Lost::NoRoom` says that no slot is left.
+    /// Queues a datagram of `length` bytes behind the header, which `write` writes, for a peer. The slot is free again if `write` fails, or if a
+    /// fault rule drops the frame. `Lost::NoRoom` says that no slot is left.
     pub(super) fn queue(
         &mut self,
         length: usize,
         to: usize,
-        write: impl FnOnce(&mut [u8]) -> Result<(), Lost>,
+        write: impl FnOnce(&mut [u8]) -> Result<Option<FrameFault>, Lost>,
     ) -> Result<(), Lost> {
         // SAFETY: null, or a slot that was taken.
         let Some(slot) = (unsafe { self.next.as_ref() }) else { return Err(Lost::NoRoom) };
         // SAFETY: taken, so no other thread uses the slot.
         let bytes = unsafe { &mut *slot.bytes.get() };
         let end = length.saturating_add(HEADER);
-        bytes.get_mut(HEADER..end).map_or(Err(Lost::Invalid(Dropped::Long)), write)?;
+        let fault = bytes.get_mut(HEADER..end).map_or(Err(Lost::Invalid(Dropped::Long)), write)?;
+        if fault == Some(FrameFault::Drop) {
+            return Ok(());
+        }
         self.next = slot.next.get();
         slot.datagram.set(Some((end, to)));
-        self.transmit.state.lock().queued.push(slot.place);
+        // Before the slot is queued: then it is the run's.
+        let second = fault.filter(|&fault| fault == FrameFault::Duplicate);
+        let second = second.and_then(|_| self.transmit.copy(bytes.get(..end)?, to));
+        let mut state = self.transmit.state.lock();
+        state.queue(slot.place, fault == Some(FrameFault::Reorder));
+        if let Some(second) = second {
+            state.queue(second, false);
+        }
         Ok(())
     }
 }

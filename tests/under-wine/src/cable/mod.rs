@@ -4,6 +4,7 @@
 
 mod away;
 pub mod bench;
+mod faults;
 mod guest;
 mod hostile;
 mod ipv6;

@@ -5,7 +5,8 @@ use checks::tally::Tally;
 
 use super::stream::Stream;
 use super::{
-    Computer, MEBIBYTE, Network, OTHER, OURS, allocations, is_clean, paused, ping, seen, stream, until, until_reached,
+    Computer, MEBIBYTE, Network, OTHER, OURS, allocations, faults, is_clean, paused, ping, seen, stream, until,
+    until_reached,
 };
 use crate::session::Session;
 use crate::two_computers::{self, LOOPBACK};
@@ -75,6 +76,9 @@ fn two_adapters(mtu: u32, tally: &mut Tally) -> Result<()> {
     let mut check = |what: &str, result: Result<()>| {
         tally.check(&format!("{what}, by a patch cable, MTU {mtu}"), result);
     };
+    if mtu == 1500 {
+        check("TCP mends what fault rules do to frames", faults::are_mended(&session));
+    }
     check("a stream goes on when the one adapter was paused", paused::pauses(&mut session, &OTHER));
     check("a stream goes on when the one adapter sleeps", paused::sleeps(&mut session, &OTHER));
     check("the one adapter goes in mid stream, and the other's link goes down", goes(&mut session));
@@ -97,6 +101,7 @@ fn session(mtu: u32) -> Result<Session> {
         ("CablePeers", "local"),
         ("CableVni", super::VNI),
         ("1.CableVni", super::VNI),
+        ("FaultInjection", "1"),
         // With the Ethernet header.
         ("*JumboPacket", &(mtu + 14).to_string()),
     ] {
