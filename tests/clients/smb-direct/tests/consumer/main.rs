@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod capture;
+mod fault_rules;
 mod faults;
 mod host;
 mod link;
