@@ -79,8 +79,8 @@ pub fn simulated(seed: u64, end: Instant, patience: Duration, record: &Record) {
     }
 }
 
-/// Fault rules. None stalls, as the request would count as lost.
-const RULES: [&str; 13] = [
+/// Fault rules. None stalls, or overruns a completion queue, as the requests would count as lost.
+const RULES: [&str; 17] = [
     "on listen chance 1/20 seed SEED do fail STATUS_SHARING_VIOLATION",
     "on connect chance 1/10 seed SEED do fail STATUS_CONNECTION_REFUSED",
     "on connect chance 1/10 seed SEED do fail STATUS_IO_TIMEOUT",
@@ -94,6 +94,10 @@ const RULES: [&str; 13] = [
     "on write where role=active chance 1/50 seed SEED do reset",
     "on read chance 1/20 seed SEED do delay 5ms",
     "on connect chance 1/10 seed SEED do send-timeout 1s",
+    "on connect chance 1/20 seed SEED do fail STATUS_HOST_UNREACHABLE",
+    "on notify chance 1/10 seed SEED do delay 2ms",
+    "on segment-in where bytes>=1 chance 1/200 seed SEED do terminate 0x0100",
+    "on segment-out chance 1/200 seed SEED do corrupt",
 ];
 
 /// Gives a device some of [`RULES`].
