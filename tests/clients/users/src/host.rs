@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "implements the unsafe traits of the host, and closes NDK adapters")]
 
 use std::{
+    cell::Cell,
     mem,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     ptr::NonNull,
@@ -32,6 +33,19 @@ use crate::{handles::Handles, request::TestRequest};
 pub const ADAPTER_ID: u64 = 0x0600_0000_0000_0007;
 pub const ADDRESSES: [IpAddr; 3] =
     [IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)), IpAddr::V6(Ipv6Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(10, 1, 2, 4))];
+
+thread_local! {
+    /// The process of the request that this thread dispatches.
+    static PROCESS: Cell<u64> = const { Cell::new(1) };
+}
+
+/// Dispatches a request of a process.
+pub(crate) fn in_process<R>(process: u64, dispatch: impl FnOnce() -> R) -> R {
+    let before = PROCESS.replace(process);
+    let returned = dispatch();
+    PROCESS.set(before);
+    returned
+}
 
 /// The processors of group 0.
 pub const PROCESSORS: u64 = 0xff;
@@ -140,7 +154,7 @@ unsafe impl AdapterSource<SimKernel> for TestHost {
     ) -> Result<NonNull<NDK_ADAPTER>, NTSTATUS> {
         let Some(quota) = quota else { return self.provider.open(version) };
         *locked(&self.quota) = quota.clone();
-        self.provider.open_for(version, Some(1), quota)
+        self.provider.open_for(version, u32::try_from(PROCESS.get()).ok(), quota)
     }
 
     unsafe fn close_adapter(&self, adapter: NonNull<NDK_ADAPTER>, passive: &Passive<'_>) {

@@ -26,7 +26,7 @@ use simkernel::Pages;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::{
-    host::{ADAPTER_ID, TestHost},
+    host::{ADAPTER_ID, TestHost, in_process},
     request::{Shared, TestRequest},
 };
 
@@ -151,7 +151,7 @@ impl<'a> User<'a> {
             self.file.cleanup(&simkernel::passive());
         }
         let request = TestRequest::new(code, input, output, shared.clone());
-        let returned = self.file.dispatch(request, self.process, &simkernel::passive());
+        let returned = in_process(self.process, || self.file.dispatch(request, self.process, &simkernel::passive()));
         Answer { returned, shared }
     }
 
@@ -159,7 +159,7 @@ impl<'a> User<'a> {
     pub fn send_from(&self, process: u64, code: u32, input: &[u8], output: usize) -> Answer {
         let shared = Arc::new(Shared::default());
         let request = TestRequest::new(code, input, output, shared.clone());
-        let returned = self.file.dispatch(request, process, &simkernel::passive());
+        let returned = in_process(process, || self.file.dispatch(request, process, &simkernel::passive()));
         Answer { returned, shared }
     }
 

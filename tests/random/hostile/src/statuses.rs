@@ -80,8 +80,10 @@ fn of_code(code: u32) -> &'static [NTSTATUS] {
             STATUS_ADDRESS_ALREADY_EXISTS,
             STATUS_INTERNAL_ERROR,
         ],
+        // Aborted: by a fault rule.
         IOCTL_ND_CONNECTOR_ACCEPT => &[
             STATUS_CANCELLED,
+            STATUS_CONNECTION_ABORTED,
             STATUS_INVALID_PARAMETER,
             STATUS_INVALID_PARAMETER_MIX,
             STATUS_INVALID_BUFFER_SIZE,

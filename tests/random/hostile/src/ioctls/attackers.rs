@@ -31,7 +31,7 @@ use super::{
 use crate::{Outcomes, Result, ensure, statuses};
 
 /// Of the file with a second one, and of the third.
-const PROCESSES: [u64; 2] = [4, 8];
+pub(super) const PROCESSES: [u64; 2] = [4, 8];
 /// A process that owns none of the files.
 const STRANGER: u64 = 20;
 /// A context that is none of theirs.

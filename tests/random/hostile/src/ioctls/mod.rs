@@ -16,6 +16,19 @@ pub use operation::{Deed, Handle, Operation, Request};
 use crate::{Finding, Outcomes, Result, Script, ensure, memory::Shortage, neighbours::Neighbours};
 use attackers::Attackers;
 
+/// Fault rules for the hostile users, in one script of three; none for what they do when they open a file. The neighbours must not notice them.
+const RULES: [&str; 9] = [
+    "on connect where process=OWN every 4 do fail STATUS_CONNECTION_REFUSED",
+    "on accept where process=OWN every 4 do fail STATUS_CONNECTION_ABORTED",
+    "on bind where process=OWN every 2 do delay 1ms",
+    "on fast-register where process=OWN every 2 do stall",
+    "on send where process=OWN every 3 do disconnect",
+    "on read where process=OWN every 2 do fail STATUS_IO_TIMEOUT",
+    "on write where process=OWN every 2 do reset",
+    "on complete where process=OWN after 8 times 1 do overrun",
+    "on notify where process=OWN every 2 do delay 1ms",
+];
+
 /// Of the neighbours.
 const PROCESSES: [u64; 2] = [12, 16];
 
@@ -37,6 +50,12 @@ fn play_in(session: &Session, script: &Script<Operation>) -> Result<Outcomes> {
     let neighbours = Mutex::new(Neighbours::new(&device, PROCESSES));
     let foreign = simkernel::lock_paused(&neighbours).handles();
     let attackers = Attackers::new(&device, foreign);
+    if script.seed.is_multiple_of(3) {
+        let rules =
+            RULES.iter().flat_map(|rule| attackers::PROCESSES.map(|process| rule.replace("OWN", &process.to_string())));
+        let set = device.host().provider().set_fault_rules(&rules.collect::<Vec<_>>().join("\n"));
+        ensure!(set.is_ok(), "the rules are refused: {set:?}");
+    }
     let shortage = Shortage::new(session);
     let thread = |operations: &[Operation]| {
         let played = operations.iter().enumerate().try_for_each(|(number, operation)| {
