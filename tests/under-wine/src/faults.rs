@@ -107,7 +107,7 @@ fn fired() -> Result<()> {
 /// Plays the recipes of docs/faults.md, line by line. A line with the comment "fails" has to fail, any other has to succeed.
 fn recipes() -> Result<()> {
     let page = fs::read_to_string(paths::root().join("docs/faults.md"))?;
-    let (_, recipes) = page.split_once("## Recipes").context("the page has no recipes")?;
+    let (_, recipes) = page.split_once("## Test your consumer with it").context("the page has no recipes")?;
     let blocks: Vec<_> = recipes.split("```").skip(1).step_by(2).collect();
     ensure!(blocks.len() == 5, "{} recipes", blocks.len());
     let mut session = Session::start(&session::addresses(&[])?)?;
