@@ -31,6 +31,8 @@ impl Moderation {
 
 impl<P: Platform> State<P> {
     /// Whether the notification of a satisfied arm is delayed. Then the timer, a completion or the consumer ends the delay.
+    // Not inlined: a push to a queue that is not armed does not pay for its registers.
+    #[inline(never)]
     pub(super) fn delay_notification(&mut self, this: &Arc<CompletionQueue<P>, P>) -> bool {
         let Moderation { delay, count } = self.moderation;
         if self.failed.is_some() {
