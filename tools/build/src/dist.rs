@@ -58,10 +58,8 @@ pub fn build() -> Result<()> {
     let host = paths::root().join("target/release");
     copy(&host.join("libsoftndk_sim.so"), &dist.join("libsoftndk_sim.so"))?;
     copy(&paths::root().join("tests/clients/softndk-sim/include/softndk_sim.h"), &dist.join("softndk_sim.h"))?;
-    for shipped in ["softndk.sys", "softnd.dll", "libsoftndk_sim.so"] {
-        for mark in MARKS {
-            ensure!(!is_marked(&dist.join(shipped), mark)?, "{shipped} has what only tests may have: {mark}");
-        }
+    for shipped in ["softndk.sys", "softnd.dll", "ndharness.exe", "libsoftndk_sim.so"] {
+        has_no_marks(&dist.join(shipped))?;
     }
     check_imports(&dist)
 }
@@ -70,6 +68,14 @@ pub fn build() -> Result<()> {
 /// changes once it is read (`driver/nd-rings/src/changing.rs`); the test consumer (`driver/softndk/src/test_consumer.rs`).
 const MARKS: [&str; 2] = ["SoftNDK with planted bugs", TEST_CONSUMER];
 const TEST_CONSUMER: &str = "SoftNDK test consumer";
+
+/// Fails if `binary` has what only tests may have.
+pub fn has_no_marks(binary: &Path) -> Result<()> {
+    for mark in MARKS {
+        ensure!(!is_marked(binary, mark)?, "{} has what only tests may have: {mark}", binary.display());
+    }
+    Ok(())
+}
 
 fn is_marked(binary: &Path, mark: &str) -> Result<bool> {
     let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;

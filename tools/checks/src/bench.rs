@@ -6,17 +6,19 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use build::command::{cargo, run, step};
-use build::paths;
+use build::{dist, paths};
 use serde_json::{Value, json};
 
 use crate::instructions;
 
-/// The benchmarks' program, built.
+/// The benchmarks' program, built: with the driver as it ships.
 pub fn build() -> Result<PathBuf> {
     let root = paths::root();
     let build = ["build", "--profile", "measured", "--package", "softndk-bench"];
     step("building the benchmarks", || run(cargo(&root).args(build)))?;
-    Ok(root.join("target/measured/softndk-bench"))
+    let program = root.join("target/measured/softndk-bench");
+    dist::has_no_marks(&program)?;
+    Ok(program)
 }
 
 /// What is measured, and how it is told.

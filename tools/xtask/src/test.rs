@@ -15,9 +15,6 @@ use checks::test_programs::{self, Tests};
 use checks::{bench, instructions, promises};
 use under_wine::wine_tests::{self, Progress};
 
-/// Built alone: its dependencies have a feature that those of the others must not have.
-const PLANTED: &str = "planted";
-
 const FULL: &str = "SOFTNDK_FULL";
 const SEEDS_FROM: &str = "SOFTNDK_SEEDS_FROM";
 
@@ -75,15 +72,9 @@ fn on_wine(progress: &Progress, full: bool) -> Tally {
 /// The tests that Linux can judge without Wine.
 fn on_linux(root: &Path, full: bool, tally: &mut Tally) {
     let variables = if full { vec![(FULL, "1".to_owned()), (SEEDS_FROM, first_seed())] } else { Vec::new() };
-    let workspace =
-        Tests { workspace: root, packages: &["--workspace", "--exclude", PLANTED], environment: &variables };
+    let workspace = Tests { workspace: root, packages: &["--workspace"], environment: &variables };
     let tests = step("testing the workspace", || test_programs::run(&workspace, tally));
     tally.check("the workspace's tests build and run", tests);
-    // Only the seeds that are known find each of these bugs: new ones are not asked for.
-    let planted =
-        Tests { packages: &["--package", PLANTED], environment: variables.get(..1).unwrap_or_default(), ..workspace };
-    let tests = step("looking for planted bugs", || test_programs::run(&planted, tally));
-    tally.check("the tests with planted bugs build and run", tests);
     let models = Tests { workspace: &loom(), packages: &["--workspace"], environment: &[] };
     let models = step("exploring the models", || test_programs::run(&models, tally));
     tally.check("the models build and run", models);

@@ -25,7 +25,7 @@ pub(super) fn build() -> Result<PathBuf> {
 /// As [`build`], by the command that builds the tests of the workspace, which build the harness for its own test `command_line`. So after
 /// `cargo xtask test` has built them there is nothing to build: alone the harness, and all below it, would be built anew with other features.
 pub(super) fn build_with_tests() -> Result<PathBuf> {
-    built_by(&["test", "--workspace", "--exclude", "planted", "--no-run"])
+    built_by(&["test", "--workspace", "--no-run"])
 }
 
 fn built_by(arguments: &[&str]) -> Result<PathBuf> {
