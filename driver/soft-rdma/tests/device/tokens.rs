@@ -1,7 +1,5 @@
 //! Old tokens give access to nothing.
 
-mod common;
-
 use std::collections::{HashMap, HashSet};
 
 use simkernel::{Pages, SimKernel, boot};
@@ -9,7 +7,7 @@ use soft_rdma::{
     Access, BindRange, Connector, Error, Flags, MemoryRegion, MemoryWindow, Outcome, Post, ProtectionDomain, QueuePair,
 };
 
-use common::{Arc, BASE, HOST, Side, accepted, machine};
+use crate::common::{Arc, BASE, HOST, Side, accepted, machine};
 
 /// Binds the window; gives its token.
 fn bind(side: &Side, window: &Arc<MemoryWindow<SimKernel>>) -> u32 {
@@ -20,7 +18,7 @@ fn bind(side: &Side, window: &Arc<MemoryWindow<SimKernel>>) -> u32 {
 
 fn registered(pd: &Arc<ProtectionDomain<SimKernel>>) -> Arc<MemoryRegion<SimKernel>> {
     let region = MemoryRegion::new(pd, false).unwrap();
-    MemoryRegion::register(&region, BASE, 64, Access::empty(), common::runs(64)).unwrap();
+    MemoryRegion::register(&region, BASE, 64, Access::empty(), crate::common::runs(64)).unwrap();
     region
 }
 
@@ -113,7 +111,7 @@ fn a_freed_place_serves_if_the_table_cannot_grow() {
     let regions: Vec<_> = (0..64 * 16).map(|_| registered(&pd)).collect();
     drop(regions);
     let region = MemoryRegion::new(&pd, false).unwrap();
-    let runs = common::runs(64);
+    let runs = crate::common::runs(64);
     // The first allocation is the mapping.
     let fault = kernel.fail_allocation(2);
     assert_eq!(MemoryRegion::register(&region, BASE, 64, Access::empty(), runs), Ok(()));

@@ -1,13 +1,13 @@
 //! Sends that have to wait for a receive.
 
-mod common;
-
 use std::{cell::RefCell, time::Duration};
 
 use simkernel::{Pages, Session, boot, boot_seeded, scope, seeds};
 use soft_rdma::{Connector, Error, Flags, Outcome, Post, QueuePair, ReadLimits, Remote, SharedReceiveQueue, Status};
 
-use common::{HOST, LIMITS, OTHER_HOST, Side, accepted, accepted_by, accepted_with, machine_of_program, wait_until};
+use crate::common::{
+    HOST, LIMITS, OTHER_HOST, Side, accepted, accepted_by, accepted_with, machine_of_program, wait_until,
+};
 
 fn statuses(side: &Side) -> Vec<Status> {
     side.completions().iter().map(|completion| completion.status).collect()
@@ -151,7 +151,7 @@ fn the_timer_is_set_while_a_send_waits() {
     pass(&kernel, REST);
     assert_eq!(timers(), 0, "the receive has come");
     send(&kernel, &active, 3, 64).unwrap();
-    let _may_wait = soft_rdma::close(active.connector, common::ignore());
+    let _may_wait = soft_rdma::close(active.connector, crate::common::ignore());
     pass(&kernel, Duration::from_secs(1));
     assert_eq!(timers(), 0, "the connection has ended");
 }
@@ -269,7 +269,7 @@ fn a_queue_pair_whose_send_waits_goes_at_once() {
     let (active, passive) = connected(&kernel, &pages, SECONDS);
     send(&kernel, &active, 1, 64).unwrap();
     assert_eq!(kernel.ledger().set_timers, 1);
-    let _outcome = Connector::disconnect(&active.connector, common::ignore());
+    let _outcome = Connector::disconnect(&active.connector, crate::common::ignore());
     kernel.flush_dpcs();
     assert_eq!(statuses(&active), [Err(Error::Canceled)]);
     assert_eq!(kernel.ledger().set_timers, 0);

@@ -1,11 +1,9 @@
 //! The peer invalidates a window while its owner binds it again.
 
-mod common;
-
 use simkernel::{Pages, SimKernel, boot_seeded, scope, seeds};
 use soft_rdma::{Access, BindRange, Connector, Flags, MemoryWindow, OperationKind, Outcome, Post, QueuePair};
 
-use common::{Arc, BASE, Side, accepted};
+use crate::common::{Arc, BASE, Side, accepted};
 
 fn bind(side: &Side, window: &Arc<MemoryWindow<SimKernel>>) {
     let bind_range = BindRange { address: BASE, length: 64, access: Access::REMOTE_READ };

@@ -1,7 +1,5 @@
 //! What TCP answers to listens and connects: other processes and machines use addresses and ports too.
 
-mod common;
-
 use std::{
     collections::HashSet,
     net::{IpAddr, SocketAddr},
@@ -10,7 +8,7 @@ use std::{
 use simkernel::{Pages, SimKernel, boot, boot_seeded, pause, scope, seeds};
 use soft_rdma::{Adapter, Connect, Connector, Device, Error, Listener, Outcome, SharedEndpoint, Source, Status};
 
-use common::{Arc, HOST, LIMITS, OTHER_HOST, awaited, ignore, listener, machine, side};
+use crate::common::{Arc, HOST, LIMITS, OTHER_HOST, awaited, ignore, listener, machine, side};
 
 /// The result of a listen.
 fn listen(listener: &Arc<Listener<SimKernel>>, host: IpAddr, port: u16) -> Status {

@@ -1,7 +1,5 @@
 //! Captures: what a device records of its connections.
 
-mod common;
-
 use std::{cell::RefCell, net::SocketAddr, time::Duration};
 
 use iwarp::{
@@ -14,7 +12,7 @@ use soft_rdma::{
     CaptureError, CaptureOptions, Error, Flags, Post, QueuePair, RECORD_BYTES, Record, RecordKind, Remote,
 };
 
-use common::{Side, connected, ignore, receive, send, statuses, wait_until};
+use crate::common::{Side, connected, ignore, receive, send, statuses, wait_until};
 
 const OWNER: u64 = 7;
 const ALL: CaptureOptions = CaptureOptions { port: 0, snap: 16, bytes: 1 << 20 };

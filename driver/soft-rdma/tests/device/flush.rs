@@ -1,13 +1,11 @@
 //! Flushes that meet a message on its way: what is placed of it must not become part of another.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
 use simkernel::{Pages, SimKernel, boot_seeded, pause, scope, seeds};
 use soft_rdma::{Completion, Connector, Error, Flags, OperationKind, Outcome, Post, QueuePair, Sge};
 
-use common::{Side, accepted};
+use crate::common::{Side, accepted};
 
 /// Bytes of a message, in two entries: two steps of the engine.
 const MESSAGE: usize = 128;

@@ -1,14 +1,12 @@
 //! A list of SGEs that changes while it is posted: a broken consumer's bytes must not get into other requests, and no request is made of both lists.
 #![expect(unsafe_code, reason = "the list changes while it is lent, as only memory of a broken consumer does")]
 
-mod common;
-
 use std::{cell::UnsafeCell, slice};
 
 use simkernel::{Pages, SimKernel, boot_seeded, pause, scope, seeds};
 use soft_rdma::{Connector, Error, Flags, Outcome, Post, QueuePair, Sge};
 
-use common::{INLINE, Side, accepted};
+use crate::common::{INLINE, Side, accepted};
 
 /// A list that its owner changes. In a seeded session one thread runs at a time.
 struct Changing<T = Sge>(UnsafeCell<T>);

@@ -2,8 +2,6 @@
 
 #![expect(unsafe_code, reason = "memory is promised to be valid, as a kernel consumer does")]
 
-mod common;
-
 use std::ops::Range;
 
 use platform::{Addresses, Cause, Notice};
@@ -13,7 +11,7 @@ use soft_rdma::{
     QueuePair, Remote, Sge, Status,
 };
 
-use common::{
+use crate::common::{
     Arc, BASE, HOST, LIMITS, OTHER_HOST, Side, accept, accepted_apart, accepted_by, machine, side_in, wait_until,
 };
 
@@ -56,8 +54,8 @@ fn complete_connect(active: &Side, passive: &Side) {
 fn close(sides: (Side, Side)) {
     for side in [sides.0, sides.1] {
         let Side { connector, queue_pair, cq, pd, region, device: _ } = side;
-        let _may_wait = soft_rdma::close(connector, common::ignore());
-        let _may_wait = soft_rdma::close(queue_pair, common::ignore());
+        let _may_wait = soft_rdma::close(connector, crate::common::ignore());
+        let _may_wait = soft_rdma::close(queue_pair, crate::common::ignore());
         drop((cq, pd, region));
     }
 }
@@ -89,7 +87,7 @@ fn ends(side: &Side) {
 /// A region of all pages with such rights, besides the side's own.
 fn region(side: &Side, pages: &Pages, access: Access) -> Arc<MemoryRegion<SimKernel>> {
     let region = MemoryRegion::new(&side.pd, false).unwrap();
-    MemoryRegion::register(&region, BASE, pages.size() as u64, access, common::runs_of(pages)).unwrap();
+    MemoryRegion::register(&region, BASE, pages.size() as u64, access, crate::common::runs_of(pages)).unwrap();
     region
 }
 
@@ -456,7 +454,7 @@ fn a_disconnect_is_seen_by_the_peer() {
         for side in [active, passive] {
             side.queue_pair.post_receive(9, &[]).unwrap();
         }
-        let disconnect = |side: &Side| Connector::disconnect(&side.connector, common::ignore());
+        let disconnect = |side: &Side| Connector::disconnect(&side.connector, crate::common::ignore());
         assert!(disconnect(active).is_ok());
         assert_eq!(statuses(&completions(active, 1)), [Err(Error::Canceled)]);
         wait_until(|| passive.device.counters().read()[Counter::ActiveConnections] == 0);

@@ -1,12 +1,10 @@
 //! What a process is charged for its regions.
 
-mod common;
-
 use platform::PoolQuota;
 use simkernel::boot;
 use soft_rdma::{Access, Adapter, MemoryRegion, ProtectionDomain};
 
-use common::{BASE, HOST, machine, many_runs};
+use crate::common::{BASE, HOST, machine, many_runs};
 
 /// Each run of a region counts.
 // Shows T12.

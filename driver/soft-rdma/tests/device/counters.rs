@@ -1,14 +1,12 @@
 //! The counters of a device that has made many queue pairs.
 
-mod common;
-
 use simkernel::{Pages, boot_seeded};
 use soft_rdma::{
     CompletionQueue, Connector, Counter, Flags, InitiatorSizes, Outcome, Post, ProtectionDomain, QueuePair,
     ReceiveSource,
 };
 
-use common::{HOST, accepted_by, ignore, machine};
+use crate::common::{HOST, accepted_by, ignore, machine};
 
 /// Queue pairs count in 64 shards by turns, however many there have been.
 // Shows S1501.

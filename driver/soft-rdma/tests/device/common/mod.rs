@@ -1,5 +1,4 @@
 //! Two queue pairs of one device, on their way to a connection.
-#![allow(dead_code, reason = "each test uses a part")]
 #![expect(unsafe_code, reason = "callbacks and memory are promised to be valid, as a kernel consumer does")]
 
 use std::{

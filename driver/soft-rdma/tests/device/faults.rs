@@ -2,8 +2,6 @@
 
 #![expect(unsafe_code, reason = "callbacks are promised to be valid, as a kernel consumer does")]
 
-mod common;
-
 use std::{
     ffi::c_void,
     net::SocketAddr,
@@ -18,7 +16,7 @@ use soft_rdma::{
     Post, QueuePair, Remote, RulesError, Source, Status, limits,
 };
 
-use common::{
+use crate::common::{
     BASE, HOST, LIMITS, NOTIFIED, OTHER_HOST, Side, awaited, connected, ignore, machine, machine_of_program, receive,
     runs_of, send, side, statuses, wait_until,
 };
@@ -233,7 +231,7 @@ fn a_rule_sets_how_long_the_messages_of_a_connection_wait_for_a_receive() {
         let hosts = [HOST, if apart { OTHER_HOST } else { HOST }];
         let decides = if apart { &far } else { &near };
         decides.device().set_fault_rules(&format!("{rule} send-timeout 2s")).unwrap();
-        let (active, passive) = common::accepted_by(&kernel, &pages, [&near, &far], hosts);
+        let (active, passive) = crate::common::accepted_by(&kernel, &pages, [&near, &far], hosts);
         wait_until(|| Connector::complete_connect(&active.connector, None) != Err(Error::ConnectionInvalid));
         kernel.flush_dpcs();
         let waited = || decides.device().counters().read()[Counter::ReceiverNotReady];
@@ -263,7 +261,7 @@ fn a_delay_is_not_shortened_by_an_earlier_wait() {
     let pages = Pages::new(4);
     kernel.hold_clock();
     let adapter = machine_of_program(HOST, 4);
-    let (active, passive) = common::accepted_by(&kernel, &pages, [&adapter, &adapter], [HOST, HOST]);
+    let (active, passive) = crate::common::accepted_by(&kernel, &pages, [&adapter, &adapter], [HOST, HOST]);
     assert_eq!(Connector::complete_connect(&active.connector, None), Ok(Outcome::Done));
     adapter.device().set_fault_rules("on send after 1 do delay 2s").unwrap();
     send(&active, 64);
@@ -342,7 +340,7 @@ fn a_connect_fails_when_it_has_begun_and_can_be_tried_again() {
     assert_eq!(near.device().counters().read()[Counter::ConnectFailures], 1);
     assert_eq!(counts(&active), [(1, 1)]);
     let far = machine(OTHER_HOST);
-    let (retried, passive) = common::accept(&kernel, &pages, active, &far, [HOST, OTHER_HOST], LIMITS, |_| None);
+    let (retried, passive) = crate::common::accept(&kernel, &pages, active, &far, [HOST, OTHER_HOST], LIMITS, |_| None);
     wait_until(|| Connector::complete_connect(&retried.connector, None) != Err(Error::ConnectionInvalid));
     for side in [retried, passive] {
         let _may_wait = soft_rdma::close(side.connector, ignore());
@@ -410,7 +408,7 @@ fn a_listen_and_a_registration_fail_once() {
              on register where bytes<=4096 after 2 times 1 do fail STATUS_INSUFFICIENT_RESOURCES",
         )
         .unwrap();
-    let listener = common::listener(&adapter);
+    let listener = crate::common::listener(&adapter);
     let listen = || Listener::listen(&listener, SocketAddr::new(HOST, 5446), ignore());
     assert_eq!(listen(), Err(Error::SharingViolation));
     assert_eq!(listen(), Ok(Outcome::Pending));
@@ -566,7 +564,7 @@ fn connected_with_crc(kernel: &Session, pages: &Pages, crc: bool) -> (Side, Side
     kernel.hold_clock();
     let [near, far] = [HOST, OTHER_HOST].map(machine);
     near.device().want_crc(crc);
-    let (active, passive) = common::accepted_by(kernel, pages, [&near, &far], [HOST, OTHER_HOST]);
+    let (active, passive) = crate::common::accepted_by(kernel, pages, [&near, &far], [HOST, OTHER_HOST]);
     wait_until(|| Connector::complete_connect(&active.connector, None) != Err(Error::ConnectionInvalid));
     kernel.flush_dpcs();
     (active, passive)

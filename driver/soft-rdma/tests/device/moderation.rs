@@ -1,13 +1,11 @@
 //! Notifications that are held back when the settings change.
 
-mod common;
-
 use std::{sync::atomic::Ordering, time::Duration};
 
 use simkernel::{Pages, Session, boot};
 use soft_rdma::{Arm, CompletionQueue, Connector, Flags, Outcome, Post, QueuePair};
 
-use common::{NOTIFIED, Side, accepted};
+use crate::common::{NOTIFIED, Side, accepted};
 
 const SECOND: u32 = 1_000_000;
 

@@ -1,11 +1,9 @@
 //! Small sends, several in one step.
 
-mod common;
-
 use simkernel::{Pages, boot};
 use soft_rdma::{Access, Connector, Error, Flags, MemoryRegion, Outcome, Post, QueuePair, Sge};
 
-use common::{BASE, Side, accepted, runs_of};
+use crate::common::{BASE, Side, accepted, runs_of};
 
 /// Memory stays open from one send to the next: only for the token that names it, and no further than it goes.
 #[test]

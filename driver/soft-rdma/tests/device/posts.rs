@@ -1,8 +1,6 @@
 //! A post calls no callback: the posting thread may hold a consumer's lock, which the consumer's callbacks take.
 #![expect(unsafe_code, reason = "callbacks are promised to be valid, as a kernel consumer does")]
 
-mod common;
-
 use std::{
     cell::Cell,
     ffi::c_void,
@@ -14,7 +12,7 @@ use soft_rdma::{
     Access, Callback, Close, Connector, Error, Flags, MemoryRegion, Outcome, Post, QueuePair, Remote, Status, close,
 };
 
-use common::{Arc, BASE, Side, accepted, ignore, runs_of};
+use crate::common::{Arc, BASE, Side, accepted, ignore, runs_of};
 
 thread_local! {
     static POSTS: Cell<bool> = const { Cell::new(false) };
