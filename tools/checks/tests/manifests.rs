@@ -1,4 +1,4 @@
-//! The driver has two manifests, one for Windows and one for Linux. They must describe the same driver.
+//! The driver has two manifests, one for Windows and one for Linux. They must describe the same driver. And no manifest hides tests.
 
 use std::path::{Path, PathBuf};
 
@@ -91,4 +91,29 @@ fn both_lock_files_name_the_same_crates() {
     let (windows, linux) = (packages("driver/softndk"), packages("tools/cross"));
     assert_eq!(windows.iter().filter(|package| package.starts_with("\"wdk")).count(), 6, "{windows:?}");
     assert_eq!(windows, linux, "`cargo metadata` in driver/softndk takes new dependencies into its lock file");
+}
+
+/// Whether a file of Rust in this folder has a test.
+fn has_tests(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    entries.map(|entry| entry.unwrap().path()).any(|path| {
+        if path.is_dir() { has_tests(&path) } else { std::fs::read_to_string(&path).unwrap().contains("#[test]") }
+    })
+}
+
+#[test]
+fn a_library_that_is_not_tested_has_no_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let members = read("Cargo.toml")["workspace"]["members"].as_array().unwrap().clone();
+    let folders = members.iter().map(|member| member.as_str().unwrap());
+    let untested: Vec<_> = folders
+        .filter(|folder| {
+            let manifest = read(&format!("{folder}/Cargo.toml"));
+            manifest.get("lib").and_then(|lib| lib.get("test")) == Some(&false.into())
+        })
+        .collect();
+    assert!(untested.contains(&"driver/ndk-abi"), "{untested:?}");
+    let lost: Vec<_> = untested.iter().filter(|folder| has_tests(&root.join(folder).join("src"))).collect();
+    assert!(lost.is_empty(), "`test = false`, but there are tests: {lost:?}");
+    assert!(has_tests(&root.join("tools/checks/src")));
 }
