@@ -1,6 +1,8 @@
 //! The driver has two manifests, one for Windows and one for Linux. They must describe the same driver. And no manifest hides tests.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use toml::{Table, Value};
 
@@ -116,4 +118,24 @@ fn a_library_that_is_not_tested_has_no_tests() {
     let lost: Vec<_> = untested.iter().filter(|folder| has_tests(&root.join(folder).join("src"))).collect();
     assert!(lost.is_empty(), "`test = false`, but there are tests: {lost:?}");
     assert!(has_tests(&root.join("tools/checks/src")));
+}
+
+/// What cargo builds of these packages, each with its features.
+fn built(packages: &[&str]) -> BTreeSet<String> {
+    let mut tree = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    tree.args(["tree", "--locked", "--prefix", "none", "--format", "{p} with features {f}"]).args(packages);
+    let output = tree.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8(output.stdout).unwrap();
+    said.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+}
+
+/// So that `cargo xtask test` builds tests with what was built of itself. The benchmarks are built with features of their own.
+#[test]
+fn xtask_is_built_of_what_tests_are_built_of() {
+    let tests = built(&["--workspace"]);
+    let others = |package| &built(&["--package", package, "--edges", "normal,build"]) - &tests;
+    let named = "tools/xtask/Cargo.toml has to name features that crates have in the build of the tests";
+    assert_eq!(others("xtask"), BTreeSet::new(), "{named}");
+    assert_ne!(others("softndk-bench"), BTreeSet::new());
 }
