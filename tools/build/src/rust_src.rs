@@ -151,7 +151,7 @@ fn from_archive(archive: &Path) -> Result<String> {
     let (sources, key) = (paths::cache()?.join("rust-src"), key(archive)?);
     if !sources.join(&key).join("library").is_dir() {
         step(&format!("unpacking {}", archive.display()), || {
-            unpack(liblzma::read::XzDecoder::new(BufReader::new(File::open(archive)?)), &sources, &key)
+            unpack(lzma_rust2::XzReader::new(BufReader::new(File::open(archive)?), true), &sources, &key)
         })?;
     }
     Ok(key)
