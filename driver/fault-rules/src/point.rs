@@ -1,6 +1,6 @@
 //! The points at which a rule can fire, with what the documents let hardware do there.
 
-/// A point that requests pass.
+/// A point that requests, completions, segments or frames pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Point {

@@ -36,4 +36,4 @@ mod srq;
 mod status;
 
 pub use provider::{MAX_VERSION_1, MAX_VERSION_2, ObjectCounts, Provider};
-pub use soft_rdma::{ConnectionSide, FrameFault, Lingering, LocalEndpoint, RulesError, limits::SEND_TIMEOUT_SECONDS};
+pub use soft_rdma::{ConnectionSide, Fault, Lingering, LocalEndpoint, RulesError, limits::SEND_TIMEOUT_SECONDS};

@@ -22,7 +22,7 @@ use ndk_abi::{
 };
 use platform::{Addresses, Arc, Passive, Platform, PoolQuota};
 use soft_rdma::{
-    Adapter, ConnectionSide, Counter, Device, FrameFault, InUse, Lingering, LocalEndpoint, ObjectKind, RulesError, Use,
+    Adapter, ConnectionSide, Counter, Device, Fault, InUse, Lingering, LocalEndpoint, ObjectKind, RulesError, Use,
     limits,
 };
 
@@ -122,7 +122,7 @@ impl<P: Platform> Provider<P> {
         is_received: bool,
         bytes: usize,
         packet: impl FnOnce() -> (Addresses, bool),
-    ) -> Option<FrameFault> {
+    ) -> Option<Fault> {
         self.0.pass_frame(is_received, bytes, packet)
     }
 

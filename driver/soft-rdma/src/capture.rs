@@ -38,7 +38,7 @@ pub enum RecordKind {
     Ended = 4,
     /// A request of the source within the device has failed. `value`: the status.
     Failed = 5,
-    /// A fault rule has fired, for a request of the source. `value`: its number; the data is its text.
+    /// A fault rule has fired, on the source's side. `value`: its number; the data is its text.
     Fault = 6,
     /// A message of the source begins to wait, as the destination has no receive.
     NotReady = 7,
@@ -271,11 +271,22 @@ impl<P: Platform> DeviceCapture<P> {
 
     #[cold]
     fn add_end(&self, addresses: Addresses, ending: Ending) {
+        self.add(RecordKind::Ended, addresses, ending as u32, &[]);
+    }
+
+    /// Adds a firing of a fault rule. Locks may be held, as for [`Self::ended`].
+    pub(crate) fn fault(&self, addresses: Addresses, rule: u32, text: &[u8]) {
+        if self.is_on.load(Ordering::Relaxed) {
+            self.add(RecordKind::Fault, addresses, rule, text);
+        }
+    }
+
+    fn add(&self, kind: RecordKind, addresses: Addresses, value: u32, data: &[u8]) {
         let current = self.capture.lock();
         if let Some(capture) = current.as_ref().and_then(|current| current.capture.as_ref())
             && let Some([sent, _]) = capture.directions(addresses)
         {
-            capture.add(RecordKind::Ended, sent, ending as u32, &[], 0);
+            capture.add(kind, sent, value, data, 0);
         }
     }
 }
@@ -390,10 +401,5 @@ impl<P: Platform> Tap<P> {
     /// Adds that a message begins to wait for a receive.
     pub(crate) fn not_ready(&self, direction: Direction) {
         self.capture.add(RecordKind::NotReady, direction, 0, &[], 0);
-    }
-
-    /// Adds that a fault rule has fired.
-    pub(crate) fn fault(&self, rule: u32, text: &[u8]) {
-        self.capture.add(RecordKind::Fault, self.sent, rule, text, 0);
     }
 }

@@ -70,19 +70,6 @@ impl From<OutOfMemory> for RulesError {
     }
 }
 
-/// What a rule does to a frame of the cable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FrameFault {
-    /// The frame is lost.
-    Drop,
-    /// The frame comes twice.
-    Duplicate,
-    /// The frame comes behind the next one in its direction.
-    Reorder,
-    /// A bit of the frame changes.
-    Corrupt,
-}
-
 /// The errors that rules name.
 const ERRORS: [Error; 12] = [
     Error::InsufficientResources,
@@ -161,8 +148,9 @@ impl<P: Platform> Faults<P> {
         device.counters().count(Counter::Faults);
         let status = if let Action::Fail(status) = action { status } else { 0 };
         let addresses = Addresses { local: passage.local, remote: passage.remote };
-        if let Some(tap) = device.capture().tap(|| addresses) {
-            tap.fault(number, &text);
+        // No capture has frames.
+        if !matches!(passage.point, Point::FrameOut | Point::FrameIn) {
+            device.capture().fault(addresses, number, &text);
         }
         P::notice(&Notice::Fault { rule: number, addresses, queue_pair: passage.queue_pair, status });
         Some(action)
@@ -190,7 +178,7 @@ impl<P: Platform> Device<P> {
         is_received: bool,
         bytes: usize,
         packet: impl FnOnce() -> (Addresses, bool),
-    ) -> Option<FrameFault> {
+    ) -> Option<Action> {
         let point = if is_received { Point::FrameIn } else { Point::FrameOut };
         if !self.faults().has_rule_for(point) {
             return None;
@@ -208,14 +196,7 @@ impl<P: Platform> Device<P> {
             is_checked,
             now: P::system_time(),
         };
-        match self.faults().fault(self, &passage)? {
-            Action::Drop => Some(FrameFault::Drop),
-            Action::Duplicate => Some(FrameFault::Duplicate),
-            Action::Reorder => Some(FrameFault::Reorder),
-            Action::Corrupt => Some(FrameFault::Corrupt),
-            // The parser takes no other rule for a frame.
-            _ => None,
-        }
+        self.faults().fault(self, &passage)
     }
 }
 

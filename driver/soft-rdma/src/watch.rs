@@ -1,8 +1,8 @@
-//! Whether a device watches each request: by a fault rule, or by a capture. Then the engine carries small sends out one by one.
+//! Whether a device watches each request and completion: by a fault rule, or by a capture. Then the engine carries small sends out one by one.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Fault rules for requests, and captures, in the whole driver or process: those of a device count as one each. The engine reads the number in each
+/// Fault rules for requests, completions and notifications, and captures, in the whole driver or process: those of a device count as one each. The engine reads the number in each
 /// round, as the device of a queue pair is some references away.
 static WATCHES: AtomicU32 = AtomicU32::new(0);
 

@@ -38,10 +38,10 @@ impl Packet {
         self.tcp_end.is_some()
     }
 
-    /// Changes a bit of the segment. `frame`: the packet's.
-    pub fn corrupt(&self, frame: &mut [u8]) {
+    /// Changes bits of the segment's last byte. `frame`: the packet's.
+    pub fn corrupt(&self, frame: &mut [u8], bits: u8) {
         let last = self.tcp_end.and_then(|end| frame.get_mut(..end)?.last_mut());
-        last.into_iter().for_each(|last| *last ^= 1);
+        last.into_iter().for_each(|last| *last ^= bits);
     }
 }
 

@@ -206,7 +206,7 @@ proptest! {
     /// The packet's addresses are etherparse's, and a changed bit of a segment is what the checksum is for.
     // Shows S1716.
     #[test]
-    fn a_changed_bit_is_found_by_the_checksum(from in segment(), is_data: bool, is_fragment: bool, padding in 0..46_usize) {
+    fn a_changed_bit_is_found_by_the_checksum(from in segment(), is_data: bool, is_fragment: bool, bit in 1..3_u8, padding in 0..46_usize) {
         let payload = if is_data { from.payload.clone() } else { vec![] };
         let from = Segment { payload, ..from };
         let (mut frame, tcp) = from.frame(false);
@@ -228,7 +228,7 @@ proptest! {
         let ports = if is_tcp { [445, 50_000] } else { [0, 0] };
         prop_assert_eq!((packet.source, packet.destination), ((source, ports[0]).into(), (destination, ports[1]).into()));
         prop_assert_eq!(packet.is_tcp(), is_tcp);
-        packet.corrupt(&mut frame);
+        packet.corrupt(&mut frame, bit);
         prop_assert_eq!(frame != before, is_tcp);
         prop_assert_eq!(has_right_checksums(&frame, tcp, end), !is_tcp);
         prop_assert_eq!(&frame[end..], &before[end..]);
@@ -386,7 +386,7 @@ proptest! {
             }
             let _ = coalesced(&[bytes.clone(), bytes.clone()]);
             if let Some(packet) = Packet::of(&bytes) {
-                packet.corrupt(&mut bytes.clone());
+                packet.corrupt(&mut bytes.clone(), 1);
             }
             for tcp in [tcp, ETHERNET + 20, ETHERNET + 40] {
                 let _ = divided(&bytes, tcp, mss.into(), is_ipv6);

@@ -89,13 +89,13 @@ enum Command {
     /// Dropped out: `vlan_tag`; `circular_route`, to a peer's IP address: a route leads the cable's own datagrams into the cable;
     /// `link_down`; `no_slot`, more at a time than the network takes; `not_mapped`, without memory; `not_sent`, which Windows refused to send.
     Cable,
-    /// Fault rules, by which the adapter fails requests on purpose; without a command: the rules, how many requests passed each, and how often each
-    /// has fired.
+    /// Fault rules, by which the adapter fails requests and breaks connections on purpose; without a command: the rules, what passed each, and how
+    /// often each has fired.
     ///
     /// on POINT [where FILTER ...] [after N] [every N] [times N] [for TIME] [chance N/M [seed N]] do ACTION
     ///
     /// The first N passages of `after` pass; of the others the first and each Nth of `every` behind it fire, by a `chance` of N in M, N `times` at
-    /// most, and until `for` TIME after the first. The first rule that fires counts; those behind it do not see the passage. TIME is 100us, 5ms, 2s.
+    /// most, and until `for` TIME after the first firing. The first rule that fires counts; those behind it do not see the passage. TIME is 100us, 5ms, 2s.
     /// Example:
     ///
     /// ndkctl faults set "on write where port=445 role=passive bytes>=65536 after 3 times 1 do disconnect"
@@ -105,7 +105,8 @@ enum Command {
     ///
     /// Actions: fail with a status that hardware has there; disconnect, as the peer's consumer does; reset; delay; stall, until the requests are
     /// flushed; send-timeout, in whole seconds: so long messages of the connection wait for a receive, as by the parameter SendTimeout; overrun of a
-    /// completion queue; terminate, with a code of RFC 5040 section 4.8, as 0x0100; corrupt, where a CRC or TCP finds it.
+    /// completion queue; terminate, with a code of RFC 5040 section 4.8, as 0x0100; of a frame drop, duplicate, reorder behind the next one; corrupt,
+    /// where a CRC or TCP finds it.
     ///
     /// Rules need the adapter's parameter FaultInjection, last until the adapter stops, and are for test machines.
     #[command(after_help = faults::points())]

@@ -186,8 +186,8 @@ impl<P: Platform> CompletionQueue<P> {
         if added > 0 { Ok(()) } else { Err(Error::BufferOverflow) }
     }
 
-    /// Adds `completions` of small sends, `count` in number, for which there is no fault rule, as far as the queue has room; returns how many were added. `solicited`: some completions may be
-    /// solicited.
+    /// Adds `completions`, `count` in number, which have passed their point for fault rules, if a rule is for it. Returns how many the queue had room
+    /// for. `solicited`: some completions may be solicited.
     #[inline]
     pub(crate) fn push_all(
         this: &Arc<Self, P>,
@@ -312,7 +312,7 @@ impl<P: Platform> CompletionQueue<P> {
         }
         core::mem::swap(&mut state.ring, &mut ring);
         core::mem::swap(&mut state.charge, &mut charge);
-        // The new ring may be full, and then a notification is not delayed.
+        // The new ring may be full, and then moderation does not delay a notification.
         Self::notify_if_due(this, &mut state);
         drop(state);
         // The old ring is freed here, without the lock.

@@ -84,7 +84,8 @@ impl<P: Platform> CompletionQueue<P> {
         let early = if interval == UNLIMITED { 0 } else { P::timer_granularity() };
         let delay = interval.saturating_sub(early);
         state.moderation = Moderation { delay, count };
-        if state.delayed.is_some_and(|delayed| delay < delayed) {
+        let by_rule = state.notify_point == NotifyPoint::Delays;
+        if !by_rule && state.delayed.is_some_and(|delayed| delay < delayed) {
             // The rest of the old interval is not known. A timer with the new interval, from now on, may end later.
             if state.is_satisfied() {
                 state.notify(this);
@@ -103,6 +104,10 @@ impl<P: Platform> RunTimer<P> for CompletionQueue<P> {
 
     fn expired(this: &Arc<Self, P>) {
         let mut state = this.state.lock();
+        if state.notify_point == NotifyPoint::Delays && !this.timer.has_expired() {
+            // A rule's delay, which began after this timer expired.
+            return;
+        }
         // Also ends a delay that began after this timer expired: that notification comes early.
         state.end_delay(this);
         if state.is_satisfied() {

@@ -536,6 +536,10 @@ fn a_notification_that_a_rule_delays_comes_when_the_time_is_over_or_the_queue_fa
         send(active, length);
         wait_until(|| counts(passive) == [(1, 1)]);
         passive.device.set_fault_rules("").unwrap();
+        // A moderation with a shorter interval does not end it.
+        assert_eq!(CompletionQueue::moderate(&passive.cq, 0, 1), Ok(()));
+        kernel.flush_dpcs();
+        assert_eq!(notified(), before);
         kernel.advance(Duration::from_millis(1400));
         kernel.flush_dpcs();
         assert_eq!(notified(), before, "before its time");
@@ -612,24 +616,33 @@ fn a_segment_that_a_rule_corrupts_has_the_crc_of_another() {
 // Shows S1712.
 #[test]
 fn a_rule_answers_a_segment_with_a_terminate() {
-    let kernel = boot();
-    let pages = Pages::new(4);
-    let (active, passive) = connected_with_crc(&kernel, &pages, false);
-    kernel.keep_notices();
-    passive.device.set_fault_rules("on segment-in where role=passive after 1 do terminate 0x0100").unwrap();
-    receive(&passive, 2);
-    send(&active, 64);
-    assert_eq!((statuses(&active, 1), statuses(&passive, 1)), (vec![Ok(())], vec![Ok(())]));
-    let remote = Remote { address: BASE, token: passive.region.token() };
-    QueuePair::post(&active.queue_pair, 0, &[active.sge(0, 64)], Flags::empty(), Post::Read(remote)).unwrap();
-    assert_eq!(statuses(&active, 1), [Err(Error::AccessViolation)]);
-    assert_eq!(statuses(&passive, 1), [Err(Error::Canceled)]);
-    assert_eq!(terminates(&kernel.take_notices()), [(0, 1, 0x00)]);
-    assert_eq!(counts(&passive), [(2, 1)]);
-    for side in [active, passive] {
-        let _may_wait = soft_rdma::close(side.connector, ignore());
+    for (code, cause) in [("0x0100", (0, 1, 0x00)), ("0x1100", (1, 1, 0x00))] {
+        let kernel = boot();
+        let pages = Pages::new(4);
+        kernel.hold_clock();
+        // Of programs: a write awaits the peer.
+        let [near, far] = [HOST, OTHER_HOST].map(|host| machine_of_program(host, 4));
+        let (active, passive) = crate::common::accepted_by(&kernel, &pages, [&near, &far], [HOST, OTHER_HOST]);
+        wait_until(|| Connector::complete_connect(&active.connector, None) != Err(Error::ConnectionInvalid));
+        kernel.flush_dpcs();
+        kernel.keep_notices();
+        receive(&passive, 2);
+        send(&active, 64);
+        assert_eq!((statuses(&active, 1), statuses(&passive, 1)), (vec![Ok(())], vec![Ok(())]));
+        // The first segment is the request; a write of 64 bytes has one.
+        passive.device.set_fault_rules(&format!("on segment-in where role=passive do terminate {code}")).unwrap();
+        let remote = Remote { address: BASE, token: passive.region.token() };
+        let post = if cause.0 == 0 { Post::Read(remote) } else { Post::Write(remote) };
+        QueuePair::post(&active.queue_pair, 0, &[active.sge(0, 64)], Flags::empty(), post).unwrap();
+        assert_eq!(statuses(&active, 1), [Err(Error::AccessViolation)], "{code}");
+        assert_eq!(statuses(&passive, 1), [Err(Error::Canceled)]);
+        assert_eq!(terminates(&kernel.take_notices()), [cause]);
+        assert_eq!(counts(&passive), [(1, 1)]);
+        for side in [active, passive] {
+            let _may_wait = soft_rdma::close(side.connector, ignore());
+        }
+        kernel.flush_dpcs();
     }
-    kernel.flush_dpcs();
 }
 
 /// A message that waits for its receive is looked at several times.

@@ -41,7 +41,7 @@ use ndk_abi::{
     },
     wsk::{WSK_BUF, WSK_CLIENT_DATAGRAM_DISPATCH, WSK_DATAGRAM_INDICATION},
 };
-use ndk_provider::{FrameFault, Provider};
+use ndk_provider::{Fault, Provider};
 use platform::{Arc, Deferred, Dispatch, Event, OutOfMemory, Passive, RunDeferred, RunTimer, Slice, SpinLock, Timer};
 use vxlan::{
     ethernet::{EthernetHeader, HEADER, MacAddress},
@@ -348,6 +348,7 @@ impl Cable {
     /// Has the lists that wait end, as the adapter is paused.
     pub(crate) fn pause(this: &Arc<Self, Windows>) {
         this.receive.release();
+        this.transmit.release();
         Deferred::schedule(this);
     }
 
@@ -401,6 +402,9 @@ impl Cable {
     /// Gives queued datagrams to WSK or to the other end, or drops them if the link is down.
     fn transmit(this: &Arc<Self, Windows>) {
         let link = this.state.lock().link.clone();
+        if link.is_none() {
+            this.transmit.release();
+        }
         let mut left = SENDS_PER_RUN;
         while left > 0 {
             let Some(burst) = this.transmit.next(left) else { return };
@@ -496,11 +500,11 @@ impl Cable {
                     let (length, header, kind) = this.decapsulate(from, bytes, now)?;
                     let end = header::HEADER.saturating_add(length);
                     let fault = bytes.get_mut(header::HEADER..end).and_then(|frame| this.pass_frame(true, frame));
-                    let second = fault.filter(|&fault| fault == FrameFault::Duplicate);
-                    Ok((length, header, kind, fault, second.and_then(|_| this.receive.copy(bytes))))
+                    let second = if fault == Some(Fault::Duplicate) { this.receive.copy(bytes) } else { None };
+                    Ok((length, header, kind, fault, second))
                 });
                 match frame {
-                    Ok((.., Some(FrameFault::Drop), _)) => {
+                    Ok((.., Some(Fault::Drop), _)) => {
                         this.receive.give_back(taken);
                         return this.traffic.end(1);
                     }
@@ -512,7 +516,7 @@ impl Cable {
                             this.traffic.hold();
                             this.receive.queue(second, length, header.ether_type, false);
                         }
-                        let waits = fault == Some(FrameFault::Reorder);
+                        let waits = fault == Some(Fault::Reorder);
                         this.receive.queue(taken, length, header.ether_type, waits);
                         if waits && this.traffic.is_paused() {
                             // The pause may have come before the list waited.

@@ -136,6 +136,13 @@ impl Queued {
         // SAFETY: a single list, which is owned.
         self.lists.append(unsafe { Chain::of(taken.0) });
     }
+
+    /// Queues the list that waits for the next one.
+    fn release(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.push(held);
+        }
+    }
 }
 
 /// The lists.
@@ -234,7 +241,7 @@ impl Receive {
     }
 
     /// Queues a list for an indication: the frame is what follows the header of its datagram, of `length` bytes and this EtherType. `waits`: it is
-    /// queued behind the next list, or by [`Self::release`].
+    /// queued behind the next list, or by [`Self::release`]; unless one waits already.
     pub(super) fn queue(&self, taken: Taken, length: usize, ether_type: EtherType, waits: bool) {
         let list = taken.0;
         // SAFETY: a list of this module's, which the caller owns.
@@ -264,20 +271,17 @@ impl Receive {
         // SAFETY: as above.
         unsafe { (*list).Status = STATUS_SUCCESS };
         let mut queued = self.queued.lock();
-        let held = if waits {
-            queued.held.replace(taken)
-        } else {
-            queued.push(taken);
-            queued.held.take()
-        };
-        held.into_iter().for_each(|held| queued.push(held));
+        if waits && queued.held.is_none() {
+            queued.held = Some(taken);
+            return;
+        }
+        queued.push(taken);
+        queued.release();
     }
 
     /// Queues the list that waits for the next one.
     pub(super) fn release(&self) {
-        let mut queued = self.queued.lock();
-        let held = queued.held.take();
-        held.into_iter().for_each(|held| queued.push(held));
+        self.queued.lock().release();
     }
 
     /// Gives a list back that is not used.

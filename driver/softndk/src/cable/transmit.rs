@@ -18,7 +18,7 @@ use ndk_abi::{
     describe::ZeroInit, sockaddr::SOCKADDR_INET, softndk_ioctl::SOFTNDK_CABLE_ERROR_SEND,
     status::STATUS_INSUFFICIENT_RESOURCES, wsk::WSK_BUF_LIST,
 };
-use ndk_provider::FrameFault;
+use ndk_provider::Fault;
 use platform::{Arc, Completion, Deferred, Event, OutOfMemory, Passive, Slice, SocketError, SpinLock};
 use vxlan::{header::HEADER, vtep::Dropped};
 
@@ -109,11 +109,20 @@ struct State {
 }
 
 impl State {
-    /// Queues a datagram, and behind it the one that waits for it; or has it wait itself.
+    /// Queues a datagram, and behind it the one that waits for it; or, if none does, has it wait itself.
     fn queue(&mut self, place: usize, waits: bool) {
-        let held = if waits { self.held.replace(place) } else { self.held.take() };
-        for place in [(!waits).then_some(place), held].into_iter().flatten() {
-            self.queued.push(place);
+        if waits && self.held.is_none() {
+            self.held = Some(place);
+            return;
+        }
+        self.queued.push(place);
+        self.release();
+    }
+
+    /// Queues the datagram that waits for the next one.
+    fn release(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.queued.push(held);
         }
     }
 }
@@ -179,6 +188,8 @@ impl Transmit {
         let count = count.min(SLOTS);
         let mut state = self.state.lock();
         if state.free.count < count {
+            // Else that slot might never be free.
+            state.release();
             return None;
         }
         let mut next: *const Slot = ptr::null();
@@ -245,10 +256,7 @@ impl Transmit {
 
     /// Queues the datagram that waits for the next one.
     pub(super) fn release(&self) {
-        let mut state = self.state.lock();
-        if let Some(held) = state.held.take() {
-            state.queued.push(held);
-        }
+        self.state.lock().release();
     }
 
     /// Waits until no datagram is queued or with WSK, after the socket was closed. A run has to follow, which drops what is queued.
@@ -270,7 +278,7 @@ impl Taken<'_> {
         &mut self,
         length: usize,
         to: usize,
-        write: impl FnOnce(&mut [u8]) -> Result<Option<FrameFault>, Lost>,
+        write: impl FnOnce(&mut [u8]) -> Result<Option<Fault>, Lost>,
     ) -> Result<(), Lost> {
         // SAFETY: null, or a slot that was taken.
         let Some(slot) = (unsafe { self.next.as_ref() }) else { return Err(Lost::NoRoom) };
@@ -278,16 +286,18 @@ impl Taken<'_> {
         let bytes = unsafe { &mut *slot.bytes.get() };
         let end = length.saturating_add(HEADER);
         let fault = bytes.get_mut(HEADER..end).map_or(Err(Lost::Invalid(Dropped::Long)), write)?;
-        if fault == Some(FrameFault::Drop) {
+        if fault == Some(Fault::Drop) {
             return Ok(());
         }
         self.next = slot.next.get();
         slot.datagram.set(Some((end, to)));
         // Before the slot is queued: then it is the run's.
-        let second = fault.filter(|&fault| fault == FrameFault::Duplicate);
-        let second = second.and_then(|_| self.transmit.copy(bytes.get(..end)?, to));
+        let second = match fault {
+            Some(Fault::Duplicate) => bytes.get(..end).and_then(|datagram| self.transmit.copy(datagram, to)),
+            _ => None,
+        };
         let mut state = self.transmit.state.lock();
-        state.queue(slot.place, fault == Some(FrameFault::Reorder));
+        state.queue(slot.place, fault == Some(Fault::Reorder));
         if let Some(second) = second {
             state.queue(second, false);
         }

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use build::command::said;
 
-use super::{Computer, MEBIBYTE, OTHER, OURS, stream};
+use super::{Computer, MEBIBYTE, OTHER, OURS, stream, until_reached};
 use crate::ndkctl::{ndkctl, shown};
 use crate::session::Session;
 
@@ -66,10 +66,23 @@ pub(super) fn are_mended(session: &Session) -> Result<()> {
         let rules = shown(session, &["faults"])?["rules"].clone();
         ensure!(rules[0]["passed"] == 0, "{rules}");
     }
-    // A frame in each direction waits for the next one when the adapter is paused.
-    set(session, "on frame-out do reorder; on frame-in do reorder")?;
-    let _unanswered = OURS.run(&format!("ping -n -c 1 -W 1 {}", OTHER.address()));
     let cleared = ndkctl(session, &["faults", "clear"])?;
     ensure!(cleared.status.success(), "{}", said(&cleared));
+    Ok(())
+}
+
+/// A frame waits for the next one of its direction while the adapter is paused: the pause completes, and nothing of the frame is left.
+pub(super) fn held_frame_is_let_go(session: &mut Session) -> Result<()> {
+    for (point, from, to) in [("frame-in", OTHER, OURS), ("frame-out", OURS, OTHER)] {
+        // So that there is no other frame but the request.
+        until_reached(&from, &to.address())?;
+        set(session, &format!("on {point} where address={} times 1 do reorder", to.address()))?;
+        let ping = from.run(&format!("ping -n -c 1 -W 1 {}", to.address()));
+        let rules = shown(session, &["faults"])?["rules"].clone();
+        ensure!(ping.is_err() && rules[0]["fired"] == 1, "{point}: the request does not wait: {rules}");
+        session.hold()?;
+        session.pause()?;
+        until_reached(&from, &to.address())?;
+    }
     Ok(())
 }
