@@ -19,18 +19,13 @@
     clippy::arithmetic_side_effects
 )]
 
-mod bell;
 mod client;
 mod connection;
-mod connector;
 mod credits;
-mod kernel;
 mod link;
-mod memory;
 mod message;
 mod pattern;
 mod program;
-mod queue;
 mod region;
 mod report;
 mod run;
@@ -41,43 +36,20 @@ mod wire;
 mod world;
 
 pub use connection::Message;
-pub use kernel::Kernel;
+pub use kernel_consumer::Kernel;
 pub use link::{Access, Done, Link, Options, Port, Wake};
 pub use report::{Failure, Figures, Report, Step};
 pub use run::Consumer;
 pub use scenario::Scenario;
 
-use ndk_abi::ndkpi::{NDK_CONNECTOR, NDK_CQ, NDK_LISTENER, NDK_MR, NDK_PD, NDK_QP};
-use ndk_abi::status::{NTSTATUS, STATUS_INSUFFICIENT_RESOURCES};
-use ndk_consumer::{Adapter, Owned};
-use platform::{Arc, OutOfMemory, SpinLock, Weak};
+pub(crate) use kernel_consumer::{
+    Connector, Fifo, Listener, Lock, Mr, Open, Pd, PlatformOf, Ref, lock, no_memory, shared,
+};
 
-pub(crate) type PlatformOf<K> = <K as Kernel>::Platform;
-pub(crate) type Ref<T, K> = Arc<T, PlatformOf<K>>;
+use ndk_abi::ndkpi::{NDK_CQ, NDK_QP};
+use platform::Weak;
+
 /// A weak reference from an object to its owner, set once both exist.
 pub(crate) type BackRef<T, K> = Lock<Option<Weak<T, PlatformOf<K>>>, K>;
-/// A queue of fixed size.
-pub(crate) type Fifo<T, K> = queue::Queue<T, PlatformOf<K>>;
-pub(crate) type Lock<T, K> = SpinLock<T, PlatformOf<K>>;
-/// An open NDK object with its context.
-pub(crate) type Open<T, J, K> = Owned<T, J, PlatformOf<K>>;
-pub(crate) type Pd<K> = Open<NDK_PD, Adapter<PlatformOf<K>>, K>;
 pub(crate) type Cq<K> = Open<NDK_CQ, connection::CqEvents<K>, K>;
 pub(crate) type Qp<K> = Open<NDK_QP, connection::Pool<K>, K>;
-pub(crate) type Mr<J, K> = Open<NDK_MR, J, K>;
-pub(crate) type Connector<K> = Open<NDK_CONNECTOR, connector::ConnectorEvents<K>, K>;
-pub(crate) type Listener<K> = Open<NDK_LISTENER, connector::ListenerEvents<K>, K>;
-
-pub(crate) fn lock<T, K: Kernel>(value: T) -> Lock<T, K> {
-    SpinLock::<_, PlatformOf<K>>::new(value)
-}
-
-/// Moves a value to non-paged pool, with a reference count.
-pub(crate) fn shared<T, K: Kernel>(value: T) -> Result<Ref<T, K>, NTSTATUS> {
-    Arc::try_new(value).map_err(no_memory)
-}
-
-/// The NTSTATUS of a failed allocation.
-pub(crate) fn no_memory(OutOfMemory: OutOfMemory) -> NTSTATUS {
-    STATUS_INSUFFICIENT_RESOURCES
-}

@@ -3,7 +3,7 @@
 use ndk_abi::status::NTSTATUS;
 
 use crate::Kernel;
-use crate::memory::Buffer;
+use kernel_consumer::Buffer;
 
 /// Bytes filled or summed at a time; a multiple of a word's 8 bytes.
 const CHUNK: usize = 1024;

@@ -4,8 +4,8 @@ use ndk_abi::status::NTSTATUS;
 use ndk_consumer::{Adapter, Lam};
 use platform::Passive;
 
-use crate::memory::Buffer;
 use crate::{Kernel, Mr, Pd, PlatformOf, Ref, shared};
+use kernel_consumer::Buffer;
 
 /// The base address of a region without its offset in the first page. The number is arbitrary: the provider only computes offsets from it.
 const FIRST_BASE: u64 = 0xABCD_0000_0000_0000;

@@ -10,10 +10,10 @@ use ndk_abi::status::{
 use ndk_consumer::OpenAdapters;
 use platform::{Event, Passive};
 
-use crate::bell::Bell;
 use crate::program::{self, Ask, Held};
 use crate::report::{Failure, Figures, Report, Step};
 use crate::{Kernel, Lock, PlatformOf, Ref, Scenario, lock, no_memory};
+use kernel_consumer::Bell;
 
 /// The consumer of one adapter. One scenario runs at a time, or one link is held.
 pub struct Consumer<K: Kernel> {

@@ -9,7 +9,6 @@ use ndk_abi::status::{
 use ndk_consumer::OpenAdapters;
 use platform::Passive;
 
-use crate::bell::Bell;
 use crate::client::{Direction, Echo, Plan, Transfer};
 use crate::connection::Connection;
 use crate::message::{CHANNEL_V1, CHANNEL_V1_INVALIDATE};
@@ -18,6 +17,7 @@ use crate::server::Conduct;
 use crate::settings::Settings;
 use crate::world::World;
 use crate::{Kernel, PlatformOf, Ref};
+use kernel_consumer::Bell;
 
 /// 8 MiB: the length of an SMB Direct read or write, and MaxReadWriteSize.
 const WHOLE: usize = 8 << 20;

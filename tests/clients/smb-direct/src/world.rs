@@ -9,12 +9,12 @@ use ndk_abi::status::{
 use ndk_consumer::{Adapter, OpenAdapters};
 use platform::Passive;
 
-use crate::bell::{Bell, SILENCE};
 use crate::client::Client;
 use crate::report::{Failure, Figures, Step};
 use crate::server::{Conduct, PORT, Server};
 use crate::settings::Settings;
 use crate::{Kernel, PlatformOf, Ref};
+use kernel_consumer::{Bell, SILENCE};
 
 /// A server, and at most one client.
 pub(crate) struct World<'a, K: Kernel> {

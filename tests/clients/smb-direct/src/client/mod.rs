@@ -8,15 +8,15 @@ use ndk_abi::status::{NTSTATUS, STATUS_DATA_ERROR, STATUS_QUOTA_EXCEEDED};
 use ndk_consumer::{Adapter, Offer};
 use platform::{Passive, Slice};
 
-use crate::bell::Bell;
 use crate::connection::{Connection, Message};
-use crate::connector::ConnectorEvents;
 use crate::message::{Answer, ECHO, MAX_DESCRIPTORS, Request, decode, encode};
 use crate::pattern::fill;
 use crate::region::Region;
 use crate::report::{Failure, Figures, Step};
 use crate::settings::Settings;
 use crate::{Connector, Kernel, Pd, PlatformOf, Ref, no_memory, shared};
+use kernel_consumer::Bell;
+use kernel_consumer::ConnectorEvents;
 pub(crate) use transfer::{Direction, Plan, Transfer};
 
 /// The most answers that wait to be taken.

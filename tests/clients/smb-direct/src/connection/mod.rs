@@ -20,9 +20,7 @@ use ndk_abi::status::{NTSTATUS, STATUS_CONNECTION_INVALID, STATUS_NO_MORE_ENTRIE
 use ndk_consumer::{Adapter, Data, QpDepths, Work};
 use platform::{Deferred, Passive, Slice};
 
-use crate::bell::Bell;
 use crate::credits::Credits;
-use crate::queue::Queue;
 use crate::region::{Region, RegionMemory};
 use crate::report::{Failure, Figures, Step};
 use crate::settings::Settings;
@@ -30,6 +28,8 @@ use crate::{Cq, Fifo, Kernel, Lock, Pd, PlatformOf, Qp, Ref, lock, no_memory, sh
 use completion::Queues;
 use incoming::Assembly;
 use initiator::Initiator;
+use kernel_consumer::Bell;
+use kernel_consumer::Queue;
 use negotiation::Terms;
 use outgoing::Outgoing;
 use pool::FreeSlots;

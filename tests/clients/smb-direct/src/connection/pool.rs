@@ -4,9 +4,9 @@ use ndk_abi::ndkpi::{NDK_MR_FLAG_ALLOW_LOCAL_WRITE, NDK_SGE};
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_PARAMETER};
 use platform::{Passive, Slice};
 
-use crate::memory::Registered;
 use crate::settings::Settings;
 use crate::{Kernel, Pd, PlatformOf, Ref};
+use kernel_consumer::Registered;
 
 /// The context of the queue pair: memory with the receive slots, then the send slots.
 pub(crate) struct Pool<K: Kernel> {

@@ -16,16 +16,16 @@ use ndk_consumer::{Adapter, Offer};
 use platform::{Passive, Slice};
 use zerocopy::IntoBytes;
 
-use crate::bell::{Bell, SILENCE};
 use crate::client::INBOUND_READS;
 use crate::connection::{Connection, Message, Purpose};
-use crate::connector::ConnectorEvents;
-use crate::memory::{Buffer, Registered};
 use crate::region::Region;
 use crate::report::{Failure, Step};
 use crate::settings::Settings;
 use crate::wire::BufferDescriptor;
 use crate::{Connector, Kernel, Pd, PlatformOf, Ref, no_memory, shared};
+use kernel_consumer::ConnectorEvents;
+use kernel_consumer::{Bell, SILENCE};
+use kernel_consumer::{Buffer, Registered};
 
 pub use port::Port;
 

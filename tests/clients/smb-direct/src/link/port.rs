@@ -8,11 +8,11 @@ use platform::Passive;
 
 use super::{Link, Options, Places, Wake};
 use crate::connection::Connection;
-use crate::connector::ListenerEvents;
-use crate::memory::Registered;
 use crate::report::{Failure, Step};
 use crate::server::OUTBOUND_READS;
 use crate::{Kernel, Listener, PlatformOf, Ref, shared};
+use kernel_consumer::ListenerEvents;
+use kernel_consumer::Registered;
 
 /// A listener for clients.
 pub struct Port<K: Kernel> {

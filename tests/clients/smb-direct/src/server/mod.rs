@@ -9,13 +9,13 @@ use ndk_abi::status::{NTSTATUS, STATUS_CANCELLED, STATUS_SUCCESS};
 use ndk_consumer::{Adapter, Offer};
 use platform::{Passive, Slice};
 
-use crate::bell::Bell;
 use crate::connection::Connection;
-use crate::connector::ListenerEvents;
-use crate::memory::Registered;
 use crate::report::{Failure, Figures, Step};
 use crate::settings::Settings;
 use crate::{Connector, Kernel, Listener, Pd, PlatformOf, Ref, no_memory, shared};
+use kernel_consumer::Bell;
+use kernel_consumer::ListenerEvents;
+use kernel_consumer::Registered;
 use operation::Operation;
 
 /// SMB Direct over iWARP (IANA).

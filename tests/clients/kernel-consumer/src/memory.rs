@@ -37,7 +37,7 @@ impl<P: Platform> Drop for Pages<P> {
 }
 
 /// `length` bytes of non-paged memory, from `offset` inside a page on, with their MDL.
-pub(crate) struct Buffer<K: Kernel> {
+pub struct Buffer<K: Kernel> {
     /// Declared before the pages, so dropped first.
     mdl: K::Mdl,
     start: NonNull<u8>,
@@ -51,7 +51,8 @@ unsafe impl<K: Kernel> Send for Buffer<K> {}
 unsafe impl<K: Kernel> Sync for Buffer<K> {}
 
 impl<K: Kernel> Buffer<K> {
-    pub(crate) fn new(length: usize, offset: usize) -> Result<Self, NTSTATUS> {
+    /// Allocates the memory. STATUS_INVALID_PARAMETER: `length` is 0, or `offset` is outside of a page.
+    pub fn new(length: usize, offset: usize) -> Result<Self, NTSTATUS> {
         let end = length.checked_add(offset).filter(|_| length > 0 && offset < PAGE_SIZE);
         let pages = Pages::<PlatformOf<K>>::new(end.ok_or(STATUS_INVALID_PARAMETER)?)?;
         // SAFETY: the offset lies inside the first page.
@@ -61,7 +62,8 @@ impl<K: Kernel> Buffer<K> {
         Ok(Self { mdl, start, length, _pages: pages })
     }
 
-    pub(crate) fn length(&self) -> usize {
+    /// Bytes of the memory.
+    pub fn length(&self) -> usize {
         self.length
     }
 
@@ -73,7 +75,7 @@ impl<K: Kernel> Buffer<K> {
     }
 
     /// Copies `bytes` to `offset`. STATUS_INVALID_PARAMETER: out of bounds.
-    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), NTSTATUS> {
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), NTSTATUS> {
         let place = self.place(offset, bytes.len()).ok_or(STATUS_INVALID_PARAMETER)?;
         // SAFETY: in bounds; no reference to the memory is ever given out, so `bytes` does not overlap the memory.
         unsafe { place.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
@@ -81,7 +83,7 @@ impl<K: Kernel> Buffer<K> {
     }
 
     /// Fills `bytes` from `offset`. STATUS_INVALID_PARAMETER: out of bounds.
-    pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), NTSTATUS> {
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), NTSTATUS> {
         let place = self.place(offset, bytes.len()).ok_or(STATUS_INVALID_PARAMETER)?;
         // SAFETY: as in `write`.
         unsafe { place.as_ptr().copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
@@ -103,18 +105,19 @@ unsafe impl<K: Kernel> Pinned for Buffer<K> {
 
 /// The context of a registered region, which lives until the region's close has completed.
 pub(crate) struct Registration<K: Kernel> {
-    pub(crate) buffer: Buffer<K>,
+    buffer: Buffer<K>,
     _pd: Ref<Pd<K>, K>,
 }
 
 /// A buffer registered as a whole (NdkRegisterMr).
-pub(crate) struct Registered<K: Kernel> {
+pub struct Registered<K: Kernel> {
     mr: Mr<Registration<K>, K>,
     token: u32,
 }
 
 impl<K: Kernel> Registered<K> {
-    pub(crate) fn new(pd: &Ref<Pd<K>, K>, length: usize, flags: u32, passive: &Passive<'_>) -> Result<Self, NTSTATUS> {
+    /// Allocates and registers `length` bytes, with NDK_MR_FLAG_* `flags`.
+    pub fn new(pd: &Ref<Pd<K>, K>, length: usize, flags: u32, passive: &Passive<'_>) -> Result<Self, NTSTATUS> {
         let keep = shared::<_, K>(Registration { buffer: Buffer::new(length, 0)?, _pd: pd.clone() })?;
         let mr = Mr::<Registration<K>, K>::create_mr(pd, false, keep, passive)?;
         mr.register(&mr.context().buffer, length, flags, passive)?;
@@ -122,12 +125,13 @@ impl<K: Kernel> Registered<K> {
         Ok(Self { mr, token })
     }
 
-    pub(crate) fn buffer(&self) -> &Buffer<K> {
+    /// The memory.
+    pub fn buffer(&self) -> &Buffer<K> {
         &self.mr.context().buffer
     }
 
     /// An SGE for `length` bytes at `offset`; the provider checks the bounds.
-    pub(crate) fn sge(&self, offset: usize, length: u32) -> NDK_SGE {
+    pub fn sge(&self, offset: usize, length: u32) -> NDK_SGE {
         let address = self.buffer().address().wrapping_add(offset as u64) as usize;
         NDK_SGE {
             u: NDK_SGE_ADDRESS::from_virtual(core::ptr::without_provenance_mut(address)),
@@ -137,7 +141,7 @@ impl<K: Kernel> Registered<K> {
     }
 
     /// NdkDeregisterMr: after the return the provider no longer uses the memory.
-    pub(crate) fn deregister(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+    pub fn deregister(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         self.mr.deregister(passive)
     }
 }

@@ -13,7 +13,7 @@ use crate::{Connector, Fifo, Kernel, Lock, PlatformOf, Ref, lock, shared};
 const BACKLOG: usize = 4;
 
 /// The events of a connector.
-pub(crate) struct ConnectorEvents<K: Kernel> {
+pub struct ConnectorEvents<K: Kernel> {
     /// The status of the last operation; `None`: the operation is in progress.
     outcome: Lock<Option<NTSTATUS>, K>,
     /// The peer disconnected, or the connection was aborted.
@@ -23,7 +23,8 @@ pub(crate) struct ConnectorEvents<K: Kernel> {
 }
 
 impl<K: Kernel> ConnectorEvents<K> {
-    pub(crate) fn new(
+    /// Those of a connector on `adapter`, which ring the bell.
+    pub fn new(
         adapter: &Ref<Adapter<PlatformOf<K>>, K>,
         bell: &Ref<Bell<PlatformOf<K>>, K>,
     ) -> Result<Ref<Self, K>, NTSTATUS> {
@@ -37,7 +38,7 @@ impl<K: Kernel> ConnectorEvents<K> {
 
     /// Begins an operation: `start` calls the provider and returns its status. [`Self::outcome`] has the final status when the operation
     /// has ended.
-    pub(crate) fn begin(&self, start: impl FnOnce() -> NTSTATUS) {
+    pub fn begin(&self, start: impl FnOnce() -> NTSTATUS) {
         *self.outcome.lock() = None;
         let status = start();
         if status != STATUS_PENDING {
@@ -46,11 +47,12 @@ impl<K: Kernel> ConnectorEvents<K> {
     }
 
     /// The status of the operation; `None`: the operation is in progress.
-    pub(crate) fn outcome(&self) -> Option<NTSTATUS> {
+    pub fn outcome(&self) -> Option<NTSTATUS> {
         *self.outcome.lock()
     }
 
-    pub(crate) fn lost(&self) -> bool {
+    /// Whether the peer has disconnected, or the connection was aborted.
+    pub fn lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
 }
@@ -70,7 +72,7 @@ impl<K: Kernel> Disconnected for ConnectorEvents<K> {
 }
 
 /// Connection requests that wait for the runner: connect events come at DISPATCH_LEVEL, where the accept cannot be waited for.
-pub(crate) struct ListenerEvents<K: Kernel> {
+pub struct ListenerEvents<K: Kernel> {
     /// `None`: the listener is closed or about to be.
     waiting: Lock<Option<Fifo<Connector<K>, K>>, K>,
     bell: Ref<Bell<PlatformOf<K>>, K>,
@@ -78,7 +80,8 @@ pub(crate) struct ListenerEvents<K: Kernel> {
 }
 
 impl<K: Kernel> ListenerEvents<K> {
-    pub(crate) fn new(
+    /// Those of a listener on `adapter`, which ring the bell.
+    pub fn new(
         adapter: &Ref<Adapter<PlatformOf<K>>, K>,
         bell: &Ref<Bell<PlatformOf<K>>, K>,
     ) -> Result<Ref<Self, K>, NTSTATUS> {
@@ -86,12 +89,13 @@ impl<K: Kernel> ListenerEvents<K> {
         shared::<_, K>(Self { waiting: lock::<_, K>(Some(waiting)), bell: bell.clone(), adapter: adapter.clone() })
     }
 
-    pub(crate) fn take(&self) -> Option<Connector<K>> {
+    /// Takes the oldest request that waits.
+    pub fn take(&self) -> Option<Connector<K>> {
         self.waiting.lock().as_mut()?.pop()
     }
 
     /// Refuses all waiting and later requests: the close of a listener completes only after its connectors are closed.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         let waiting = self.waiting.lock().take();
         drop(waiting);
     }

@@ -3,23 +3,25 @@
 use platform::{OutOfMemory, Platform, Slice};
 
 /// A queue in non-paged pool.
-pub(crate) struct Queue<T, P: Platform> {
+pub struct Queue<T, P: Platform> {
     places: Slice<Option<T>, P>,
     first: usize,
     length: usize,
 }
 
 impl<T, P: Platform> Queue<T, P> {
-    pub(crate) fn new(places: usize) -> Result<Self, OutOfMemory> {
+    /// An empty queue for so many values.
+    pub fn new(places: usize) -> Result<Self, OutOfMemory> {
         Ok(Self { places: Slice::from_fn(places, |_| None)?, first: 0, length: 0 })
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether the queue has no values.
+    pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
     /// Gives the value back if the queue is full.
-    pub(crate) fn push(&mut self, value: T) -> Result<(), T> {
+    pub fn push(&mut self, value: T) -> Result<(), T> {
         let size = self.places.len();
         if self.length >= size {
             return Err(value);
@@ -33,11 +35,13 @@ impl<T, P: Platform> Queue<T, P> {
         Ok(())
     }
 
-    pub(crate) fn front(&mut self) -> Option<&mut T> {
+    /// The oldest value.
+    pub fn front(&mut self) -> Option<&mut T> {
         self.places.get_mut(self.first)?.as_mut()
     }
 
-    pub(crate) fn pop(&mut self) -> Option<T> {
+    /// Takes the oldest value.
+    pub fn pop(&mut self) -> Option<T> {
         let value = self.places.get_mut(self.first)?.take()?;
         self.first = self.first.wrapping_add(1).checked_rem(self.places.len()).unwrap_or(0);
         self.length = self.length.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! [`Bell`]: callbacks wake the thread that runs a scenario or has a link.
+//! [`Bell`]: callbacks wake the thread that runs a consumer.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,12 +7,12 @@ use platform::{Arc, Event, Passive, Platform, RunTimer, SpinLock, Timer};
 
 use crate::no_memory;
 
-/// The longest wait for a ring, in microseconds, in a scenario, and in a link's connector operation or close. Between two ends of this
-/// crate only a lost completion takes this long: everything else ends earlier.
-pub(crate) const SILENCE: u32 = 30_000_000;
+/// The longest wait for a ring, in microseconds, where one end of a consumer waits for the other. Only a lost completion takes this long:
+/// everything else ends earlier.
+pub const SILENCE: u32 = 30_000_000;
 
 /// Callbacks ring the bell, one thread waits for it. Rings while no thread waits are remembered as one ring.
-pub(crate) struct Bell<P: Platform> {
+pub struct Bell<P: Platform> {
     state: SpinLock<State<P>, P>,
     stopped: AtomicBool,
     timer: Timer<P>,
@@ -27,7 +27,8 @@ struct State<P: Platform> {
 }
 
 impl<P: Platform> Bell<P> {
-    pub(crate) fn new() -> Result<Arc<Self, P>, NTSTATUS> {
+    /// A new bell, not rung.
+    pub fn new() -> Result<Arc<Self, P>, NTSTATUS> {
         let state = SpinLock::<_, P>::new(State { rung: false, silent: false, waiter: None });
         let bell = Self { state, stopped: AtomicBool::new(false), timer: Timer::default() };
         let bell = Arc::try_new(bell).map_err(no_memory)?;
@@ -36,7 +37,7 @@ impl<P: Platform> Bell<P> {
     }
 
     /// Wakes the waiter. IRQL <= DISPATCH, callable with locks held.
-    pub(crate) fn ring(&self) {
+    pub fn ring(&self) {
         let mut state = self.state.lock();
         state.rung = true;
         let waiter = state.waiter.take();
@@ -47,7 +48,7 @@ impl<P: Platform> Bell<P> {
     }
 
     /// Waits for a ring; a ring since the last wait counts. STATUS_IO_TIMEOUT: no ring within `limit` microseconds.
-    pub(crate) fn wait(this: &Arc<Self, P>, limit: Option<u32>, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
+    pub fn wait(this: &Arc<Self, P>, limit: Option<u32>, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         let event = Event::new().map_err(no_memory)?;
         let mut state = this.state.lock();
         if !core::mem::take(&mut state.rung) {
@@ -65,12 +66,13 @@ impl<P: Platform> Bell<P> {
     }
 
     /// Sets `stopped` and rings: the waiter then ends its run. IRQL <= DISPATCH.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.ring();
     }
 
-    pub(crate) fn stopped(&self) -> bool {
+    /// Whether [`Self::stop`] was called.
+    pub fn stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }
 }
