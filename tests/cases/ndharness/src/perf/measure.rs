@@ -14,11 +14,9 @@ use conformance::{
     client::Client,
     nd::perf::{Here, Link, Operation},
 };
+use figures::{Samples, TURN, TURNS, median, progress};
 
-use super::{
-    report::{Figures, Measurements, Row},
-    samples::{Samples, TURN, TURNS, median, progress},
-};
+use super::report::{Figures, Measurements, Row};
 use crate::{front_end::Path, nd};
 
 /// How long to wait for anything that should happen.
@@ -79,7 +77,8 @@ impl OfPath {
     fn take(&mut self, link: &Link<Here>, driver: &Client, operation: Operation, size: usize) -> anyhow::Result<()> {
         let latencies = link.latencies(operation, size, TURN)?;
         let (streamed, made) = driver.transitions(|| link.stream(operation, size, TURN))?;
-        self.samples.add(latencies, streamed?);
+        let streamed = streamed?;
+        self.samples.add(latencies, (streamed.operations, streamed.elapsed));
         self.calls += made.requests;
         Ok(())
     }

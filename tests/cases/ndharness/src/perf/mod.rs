@@ -5,16 +5,13 @@ mod between;
 mod measure;
 mod plot;
 mod report;
-#[cfg(windows)]
-mod samples;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::Args;
 use conformance::nd::perf::Operation;
-#[cfg(any(windows, test))]
-pub(crate) use report::Latency;
+use figures::{DEFAULT_SIZES, size};
 use report::Report;
 
 use crate::{front_end::Path, target::Target};
@@ -46,19 +43,6 @@ pub(crate) struct Options {
     /// Fail if the rings are slower than they are to be: 64 B writes, and 1 MiB writes.
     #[arg(long, conflicts_with = "peer")]
     check: bool,
-}
-
-const DEFAULT_SIZES: &str =
-    "1,2,4,8,16,32,64,128,256,512,1KiB,2KiB,4KiB,8KiB,16KiB,32KiB,64KiB,128KiB,256KiB,512KiB,1MiB,2MiB,4MiB";
-
-/// Bytes, as people write them.
-pub(crate) fn size(text: &str) -> Result<usize, String> {
-    let (number, unit) = match text.strip_suffix("MiB") {
-        Some(number) => (number, 1 << 20),
-        None => text.strip_suffix("KiB").map_or((text, 1), |number| (number, 1 << 10)),
-    };
-    let bytes = number.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
-    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "a number of bytes, KiB or MiB".to_owned())
 }
 
 /// Measures, and says what came of it.
@@ -99,21 +83,4 @@ fn measure(_: &[usize], _: &[Operation]) -> anyhow::Result<report::Measurements>
 #[cfg(not(windows))]
 fn between(_: Target, _: &Options, _: &[Operation]) -> anyhow::Result<between::Measurements> {
     crate::front_end::FrontEnd::Nd2.transport().and_then(|_| anyhow::bail!("there is nothing to measure"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_bytes_with_or_without_a_unit() {
-        assert_eq!(size("1"), Ok(1));
-        assert_eq!(size("4KiB"), Ok(4096));
-        assert_eq!(size("4MiB"), Ok(4 << 20));
-        for wrong in ["", "0", "KiB", "-1", "1 MiB", "1GiB", "17592186044416MiB"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
-        let all: Result<Vec<_>, _> = DEFAULT_SIZES.split(',').map(size).collect();
-        assert_eq!(all.unwrap(), (0..=22).map(|power| 1 << power).collect::<Vec<_>>());
-    }
 }

@@ -1,9 +1,8 @@
 //! What was measured, for people and for programs.
 
 use std::fmt;
-#[cfg(any(windows, test))]
-use std::time::Duration;
 
+use figures::{Latency, bytes};
 use serde::Serialize;
 
 /// What 64 B writes over rings have to be, in those of the plain path, and 1 MiB writes, in those of memcpy.
@@ -53,28 +52,6 @@ pub(super) struct Figures {
     pub(super) calls: f64,
 }
 
-/// Microseconds.
-#[derive(Clone, Copy, Serialize)]
-pub(crate) struct Latency {
-    pub(crate) min: f64,
-    pub(crate) median: f64,
-    pub(crate) p99: f64,
-}
-
-#[cfg(any(windows, test))]
-impl Latency {
-    /// Of some; sorts them. All are 0 if there are none.
-    pub(crate) fn of(samples: &mut [Duration]) -> Self {
-        samples.sort_unstable();
-        let at = |share: f64| {
-            let last = samples.len().saturating_sub(1);
-            let nth = samples.get((last as f64 * share) as usize).copied();
-            nth.unwrap_or_default().as_secs_f64() * 1e6
-        };
-        Self { min: at(0.0), median: at(0.5), p99: at(0.99) }
-    }
-}
-
 struct Asked {
     operation: &'static str,
     bytes: usize,
@@ -120,15 +97,6 @@ impl Report {
     /// Whether all that is asked for was measured, and is so.
     pub(super) fn is_as_asked(&self) -> bool {
         self.ratios.len() == ASKED.len() && self.ratios.iter().all(|ratio| ratio.ratio >= ratio.asked)
-    }
-}
-
-/// Bytes, as people write them.
-pub(super) fn bytes(count: usize) -> String {
-    match count {
-        _ if count >= 1 << 20 && count.is_multiple_of(1 << 20) => format!("{} MiB", count >> 20),
-        _ if count >= 1 << 10 && count.is_multiple_of(1 << 10) => format!("{} KiB", count >> 10),
-        _ => format!("{count} B"),
     }
 }
 
@@ -199,14 +167,6 @@ pub(super) mod tests {
         let mut part = report(50.0).measurements;
         part.figures.pop();
         assert!(!Report::new(part).is_as_asked());
-    }
-
-    #[test]
-    fn latencies_are_of_the_sorted_samples() {
-        let mut samples: Vec<_> = (1..=200).rev().map(Duration::from_micros).collect();
-        let Latency { min, median, p99 } = Latency::of(&mut samples);
-        assert_eq!([min, median, p99].map(f64::round), [1.0, 100.0, 198.0]);
-        assert_eq!(Latency::of(&mut []).p99.to_bits(), 0);
     }
 
     #[test]

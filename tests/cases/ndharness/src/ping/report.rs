@@ -2,9 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use figures::Latency;
 use serde::Serialize;
-
-use crate::perf::Latency;
 
 /// What came of it.
 #[derive(Serialize)]

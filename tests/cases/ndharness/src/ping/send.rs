@@ -9,10 +9,11 @@ use std::{
 };
 
 use clap::Args;
+use figures::size;
 use indicatif::ProgressBar;
 
 use super::report::{Report, RoundTrip};
-use crate::{client_server, perf::size, run::progress, target::Target};
+use crate::{client_server, run::progress, target::Target};
 
 /// What `ping` is told.
 #[derive(Args)]

@@ -5,9 +5,9 @@ mod run;
 
 use std::fmt;
 
+use figures::{Latency, bytes};
 use serde::Serialize;
 
-use super::report::{Latency, bytes};
 #[cfg(windows)]
 pub(super) use run::measure;
 

@@ -3,17 +3,11 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use conformance::nd::perf::Operation;
+use conformance::nd::perf::{Counted, Operation};
+use figures::{Samples, TURN, TURNS, progress};
 
 use super::{Figures, Measurements, Row};
-use crate::{
-    client_server,
-    perf::{
-        Options,
-        samples::{Samples, TURN, TURNS, progress},
-    },
-    target::Target,
-};
+use crate::{client_server, perf::Options, target::Target};
 
 /// How long to wait for anything that should happen.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -39,8 +33,9 @@ pub(in crate::perf) fn measure(
                     let of_link = (link.latencies(operation, size, TURN)?, link.stream(operation, size, TURN)?);
                     let of_tcp = (tcp.latencies(operation, size, TURN)?, tcp.stream(operation, size, TURN)?);
                     if turn > 0 {
-                        rdma.add(of_link.0, of_link.1);
-                        plain.add(of_tcp.0, of_tcp.1);
+                        let took = |streamed: Counted| (streamed.operations, streamed.elapsed);
+                        rdma.add(of_link.0, took(of_link.1));
+                        plain.add(of_tcp.0, took(of_tcp.1));
                     }
                     progress.inc(1);
                 }
