@@ -24,8 +24,8 @@ use ndk_abi::softndk_ioctl::{
     IOCTL_SOFTNDK_COUNTERS, IOCTL_SOFTNDK_CQ_MODERATE, IOCTL_SOFTNDK_DIAGNOSTICS, IOCTL_SOFTNDK_DOORBELL,
     IOCTL_SOFTNDK_ENDPOINTS, IOCTL_SOFTNDK_FAST_MR_CREATE, IOCTL_SOFTNDK_FAULT_RULES, IOCTL_SOFTNDK_FILE_ID,
     IOCTL_SOFTNDK_MR_QUERY, IOCTL_SOFTNDK_NOP, IOCTL_SOFTNDK_POLL, IOCTL_SOFTNDK_POST, IOCTL_SOFTNDK_SET_FAULT_RULES,
-    IOCTL_SOFTNDK_SRQ_POST, IOCTL_SOFTNDK_START_CAPTURE, IOCTL_SOFTNDK_TEST_LINK, IOCTL_SOFTNDK_TEST_PLANT,
-    IOCTL_SOFTNDK_TEST_SMB_DIRECT,
+    IOCTL_SOFTNDK_SRQ_POST, IOCTL_SOFTNDK_START_CAPTURE, IOCTL_SOFTNDK_TEST_LINK, IOCTL_SOFTNDK_TEST_PERF,
+    IOCTL_SOFTNDK_TEST_PLANT, IOCTL_SOFTNDK_TEST_SMB_DIRECT,
 };
 use ndk_abi::status::{
     NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_DEVICE_REQUEST, STATUS_INVALID_DEVICE_STATE, STATUS_SUCCESS,
@@ -119,6 +119,7 @@ fn before_init<H: Host>(by: &File<H>, code: u32, request: &mut H::Request, passi
         IOCTL_SOFTNDK_CAPTURE => provider::read_capture(by, request),
         IOCTL_SOFTNDK_TEST_PLANT => provider::plant(&by.device, request),
         IOCTL_SOFTNDK_TEST_LINK => provider::test_link(by, request, passive),
+        IOCTL_SOFTNDK_TEST_PERF => provider::test_perf(by, request, passive),
         IOCTL_SOFTNDK_TEST_SMB_DIRECT => provider::test_smb_direct(&by.device, request, passive),
         _ if is_for_users(code) => return None,
         // Unknown codes, and those of kernel callers (NDK_MR_REGISTER, all of partitions), which come by IRP_MJ_INTERNAL_DEVICE_CONTROL.

@@ -7,7 +7,8 @@ use ndk_abi::ndis::NDIS_NDK_CAPABILITIES;
 use ndk_abi::ndkpi::NDK_ADAPTER_INFO;
 use ndk_abi::softndk_ioctl::{
     SOFTNDK_CABLE, SOFTNDK_CABLE_PEER, SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_FAULT_RULE, SOFTNDK_FDB_ENTRY,
-    SOFTNDK_START_CAPTURE, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
+    SOFTNDK_START_CAPTURE, SOFTNDK_TEST_LINK, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_PERF, SOFTNDK_TEST_PERF_RESULT,
+    SOFTNDK_TEST_SMB_DIRECT_RESULT,
 };
 use ndk_abi::status::{NTSTATUS, STATUS_INVALID_DEVICE_STATE, STATUS_NOT_SUPPORTED};
 use ndk_consumer::{AdapterSource, Pinned};
@@ -152,8 +153,20 @@ pub unsafe trait Host: AdapterSource<<Self as Host>::Platform> + Send + Sync + '
         Err(STATUS_NOT_SUPPORTED)
     }
 
-    /// Ends the test consumer's link of a file, if it has one, and waits until the link's objects are gone.
-    fn end_test_link(&self, _file: u64, _passive: &Passive<'_>) {}
+    /// Is one end of a measurement of the test consumer, for the file with number `file`, and writes samples to `room`. STATUS_NOT_SUPPORTED: the
+    /// host has no test consumer.
+    fn test_perf(
+        &self,
+        _file: u64,
+        _ask: &SOFTNDK_TEST_PERF,
+        _room: &mut [u8],
+        _passive: &Passive<'_>,
+    ) -> Result<SOFTNDK_TEST_PERF_RESULT, NTSTATUS> {
+        Err(STATUS_NOT_SUPPORTED)
+    }
+
+    /// Ends the test consumer's link and measurements of a file, if it has any, and waits until their objects are gone.
+    fn end_tests(&self, _file: u64, _passive: &Passive<'_>) {}
 
     /// Plants a fault (`SOFTNDK_TEST_PLANT_*`) that the checkers have to find. Only test builds implement it.
     fn plant(&self, _kind: u32) -> NTSTATUS {

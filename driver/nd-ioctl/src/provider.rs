@@ -3,8 +3,8 @@
 use ndk_abi::nd_ioctl::{ND_HANDLE, ND_RESOLVE_ADDRESS};
 use ndk_abi::softndk_ioctl::{
     SOFTNDK_DIAGNOSTICS_QUERY, SOFTNDK_FAULT_RULES_LENGTH, SOFTNDK_START_CAPTURE, SOFTNDK_TEST_LINK,
-    SOFTNDK_TEST_LINK_FILL, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_LINK_SEND, SOFTNDK_TEST_PLANT,
-    SOFTNDK_TEST_SMB_DIRECT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
+    SOFTNDK_TEST_LINK_FILL, SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_LINK_SEND, SOFTNDK_TEST_PERF,
+    SOFTNDK_TEST_PERF_RESULT, SOFTNDK_TEST_PLANT, SOFTNDK_TEST_SMB_DIRECT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
 };
 use ndk_abi::status::{
     NTSTATUS, STATUS_DEVICE_REMOVED, STATUS_INVALID_ADDRESS, STATUS_INVALID_PARAMETER, STATUS_SUCCESS,
@@ -59,12 +59,23 @@ pub(crate) fn test_link<H: Host>(by: &File<H>, request: &mut H::Request, passive
     };
     // A cleanup that began during the call may have looked for the link before the call made it.
     if by.state.is_closing() {
-        host.end_test_link(file, passive);
+        host.end_tests(file, passive);
     }
     let result = result?;
     let length = size_of::<SOFTNDK_TEST_LINK_RESULT>().saturating_add(result.Length as usize);
     output(request, &result)?;
     Ok(length)
+}
+
+/// Is one end of a measurement of the test consumer.
+#[inline(never)]
+pub(crate) fn test_perf<H: Host>(by: &File<H>, request: &mut H::Request, passive: &Passive<'_>) -> Reply {
+    let ask: SOFTNDK_TEST_PERF = input(request)?;
+    room_for::<SOFTNDK_TEST_PERF_RESULT>(request)?;
+    let room = request.output().get_mut(size_of::<SOFTNDK_TEST_PERF_RESULT>()..).unwrap_or(&mut []);
+    let result = by.device.host.test_perf(by.state.number(), &ask, room, passive)?;
+    let samples = (result.Samples as usize).saturating_mul(size_of::<u32>());
+    Ok(output(request, &result)?.saturating_add(samples))
 }
 
 /// Replaces the adapter's fault rules.

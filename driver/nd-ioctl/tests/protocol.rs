@@ -49,6 +49,7 @@ fn each_code_is_served_or_has_its_documented_refusal() {
             let is_absent = matches!(
                 code,
                 IOCTL_SOFTNDK_TEST_LINK
+                    | IOCTL_SOFTNDK_TEST_PERF
                     | IOCTL_SOFTNDK_TEST_PLANT
                     | IOCTL_SOFTNDK_TEST_SMB_DIRECT
                     | IOCTL_SOFTNDK_SET_FAULT_RULES

@@ -28,6 +28,7 @@ pub mod sockaddr;
 
 pub mod softndk_ioctl;
 mod softndk_link;
+mod softndk_perf;
 pub mod softndk_ring;
 pub mod status;
 pub mod wdm;

@@ -11,6 +11,7 @@ use crate::sockaddr::SOCKADDR_INET;
 use crate::status::NTSTATUS;
 
 pub use crate::softndk_link::*;
+pub use crate::softndk_perf::*;
 
 /// The paths of the control devices. An adapter that starts gets the first path that no other adapter has.
 pub const SOFTNDK_DEVICE_PATHS: [&str; 8] = [
@@ -102,6 +103,14 @@ c_consts! { SOFTNDK_CODES: u32;
     /// data, each to a multiple of 8 bytes. Takes the oldest records of the file's capture, as far as the output has room
     /// for the longest. STATUS_INVALID_DEVICE_STATE: the file has no capture; STATUS_BUFFER_TOO_SMALL.
     IOCTL_SOFTNDK_CAPTURE = softndk_control_code(22);
+    /// In: [`SOFTNDK_TEST_PERF`]. Out: [`SOFTNDK_TEST_PERF_RESULT`], for latencies with room for `Count` samples. The
+    /// request ends with the measurement, at the latest 10 s after the other end was last heard of or a minute after the
+    /// connection was begun, or when the file or the adapter goes. STATUS_NOT_SUPPORTED: the driver was built without the
+    /// test consumer; STATUS_INVALID_PARAMETER: a number is out of its bounds; STATUS_INVALID_ADDRESS: an address is none;
+    /// STATUS_DEVICE_BUSY: the adapter has four such requests; STATUS_CANCELLED: the file or the adapter goes;
+    /// STATUS_IO_TIMEOUT: the other end is silent; else the error of the NDKPI function that has failed:
+    /// STATUS_CONNECTION_REFUSED if nobody listens, STATUS_CONNECTION_ABORTED if the server's request ended first.
+    IOCTL_SOFTNDK_TEST_PERF = softndk_control_code(23);
 }
 
 c_consts! { SOFTNDK_NUMBERS: u32;

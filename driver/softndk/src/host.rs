@@ -50,9 +50,11 @@ pub(crate) struct KernelHost {
     capture: bool,
     /// Not strong: the halt waits for the cable's end before it removes the adapter from the control device.
     cable: Option<Weak<Cable, Windows>>,
-    /// The test consumer, in a driver built for tests.
+    /// The test consumers, in a driver built for tests.
     #[cfg(feature = "test-consumer")]
     consumer: smb_direct::Consumer<Self>,
+    #[cfg(feature = "test-consumer")]
+    perf: ndk_perf::Consumer<Self>,
 }
 
 impl KernelHost {
@@ -73,6 +75,8 @@ impl KernelHost {
             cable,
             #[cfg(feature = "test-consumer")]
             consumer: smb_direct::Consumer::default(),
+            #[cfg(feature = "test-consumer")]
+            perf: ndk_perf::Consumer::default(),
         }
     }
 
@@ -81,16 +85,18 @@ impl KernelHost {
         self.cable.as_ref()?.upgrade()
     }
 
-    /// Stops the test consumer, if it runs, and waits until it has closed its objects.
+    /// Stops the test consumers, if they run, and waits until they have closed their objects.
     #[cfg(feature = "test-consumer")]
     pub(crate) fn stop_consumer(&self, passive: &Passive<'_>) {
         self.consumer.stop(self, passive);
+        self.perf.stop(passive);
     }
 
-    /// Stops the test consumer, which cannot start again. Called when the adapter is removed from the control device.
+    /// Stops the test consumers, which cannot start again. Called when the adapter is removed from the control device.
     #[cfg(feature = "test-consumer")]
     pub(crate) fn close_consumer(&self, passive: &Passive<'_>) {
         self.consumer.close(self, passive);
+        self.perf.close(passive);
     }
 }
 
@@ -250,8 +256,20 @@ unsafe impl nd_ioctl::Host for KernelHost {
     }
 
     #[cfg(feature = "test-consumer")]
-    fn end_test_link(&self, file: u64, passive: &Passive<'_>) {
+    fn test_perf(
+        &self,
+        file: u64,
+        ask: &ndk_abi::softndk_ioctl::SOFTNDK_TEST_PERF,
+        room: &mut [u8],
+        passive: &Passive<'_>,
+    ) -> Result<ndk_abi::softndk_ioctl::SOFTNDK_TEST_PERF_RESULT, NTSTATUS> {
+        self.perf.serve(self, file, ask, room, passive)
+    }
+
+    #[cfg(feature = "test-consumer")]
+    fn end_tests(&self, file: u64, passive: &Passive<'_>) {
         self.consumer.end(self, file, passive);
+        self.perf.end(file, passive);
     }
 
     #[cfg(feature = "planted-faults")]

@@ -1,6 +1,7 @@
-//! The SMB Direct style test consumer, in a driver that is built for tests (feature `test-consumer`).
+//! The test consumers, the one in the style of SMB Direct and the one that measures, in a driver that is built for tests (feature
+//! `test-consumer`).
 //!
-//! The test consumer runs on the thread of the control request that starts it, opens NDK adapters as the control device does, and uses only
+//! A test consumer runs on the thread of the control request that starts it, opens NDK adapters as the control device does, and uses only
 //! their dispatch tables. It ends by itself; when the adapter is halted or RDMA is turned off, the driver stops it and waits for its end.
 #![expect(unsafe_code, reason = "MDLs are structures of the memory manager, used by pointer")]
 

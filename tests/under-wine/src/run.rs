@@ -48,10 +48,10 @@ pub(crate) fn cases(front_end: &str) -> Result<Value> {
     Ok(outcome)
 }
 
-/// Runs the cases of the SMB Direct consumer on a freshly loaded driver of tests, which has it.
+/// Runs the cases of the test consumers on a freshly loaded driver of tests, which has it.
 pub(crate) fn test_consumer_cases() -> Result<Value> {
     let session = Session::start_test(&session::addresses(&[])?)?;
-    let outcome = cases_on(session, TEST_DRIVER, &["run", "--front-end", "ioctl", "smb-direct", "--json"])?;
+    let outcome = cases_on(session, TEST_DRIVER, &["run", "--front-end", "ioctl", "smb-direct", "perf", "--json"])?;
     let plays = |case: &Value| case["result"] != "skipped" && is_of_test_consumer(case);
     ensure!(of(&outcome).all(plays) && of(&outcome).count() > 0, "it was not played: {}", outcome["cases"]);
     Ok(outcome)
@@ -62,7 +62,7 @@ fn of(outcome: &Value) -> impl Iterator<Item = &Value> {
 }
 
 fn is_of_test_consumer(case: &Value) -> bool {
-    text(&case["name"]).starts_with("smb_direct::")
+    ["smb_direct::", "perf::"].iter().any(|group| text(&case["name"]).starts_with(group))
 }
 
 fn cases_on(mut session: Session, driver: &str, arguments: &[&str]) -> Result<Value> {

@@ -74,7 +74,7 @@ impl<H: Host> File<H> {
         let membership = self.membership.lock();
         let found = membership.as_ref().map(|membership| (membership.context.clone(), membership.is_own));
         drop(membership);
-        self.device.host.end_test_link(self.state.number(), passive);
+        self.device.host.end_tests(self.state.number(), passive);
         self.device.host.end_capture(self.state.number());
         match found {
             Some((context, true)) => {

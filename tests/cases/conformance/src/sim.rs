@@ -71,6 +71,11 @@ impl Simulated {
         self.session.as_ref().expect("the first machine")
     }
 
+    /// [`Local::stop_consumers`].
+    pub fn stop_consumers(&self) {
+        self.device.stop_consumers();
+    }
+
     /// [`Local::clean_up_files`].
     pub fn clean_up_files(&self) {
         self.device.clean_up_files();

@@ -33,6 +33,7 @@ const ONE_END: &[&str] = &[
     "mr::states",
     "mr::tokens",
     "pd::many",
+    "perf::at_once",
     "pending::",
     "qp::not_connected",
     "qp::sizes",

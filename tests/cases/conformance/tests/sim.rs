@@ -18,7 +18,8 @@ conformance::for_each_case!(tests);
 // Shows T85.
 #[test]
 fn the_test_consumer_is_refused_where_there_is_none() {
-    let cases: Vec<_> = CASES.iter().filter(|case| case.name.starts_with("smb_direct::")).collect();
+    let cases: Vec<_> =
+        CASES.iter().filter(|case| case.name.starts_with("smb_direct::") || case.name.starts_with("perf::")).collect();
     assert!(!cases.is_empty());
     for case in cases {
         let result = conformance::run(case, Box::new(Simulated::boot_with(false)), Path::Plain, PATIENCE);

@@ -140,6 +140,18 @@ impl<K: Kernel> Registered<K> {
         }
     }
 
+    /// The address of a byte for the peer, which checks the bounds by [`Self::remote_token`].
+    #[must_use]
+    pub fn remote_address(&self, offset: usize) -> u64 {
+        self.buffer().address().wrapping_add(offset as u64)
+    }
+
+    /// The token by which the peer accesses the memory, if the flags allow that.
+    #[must_use]
+    pub fn remote_token(&self) -> u32 {
+        self.mr.remote_token()
+    }
+
     /// NdkDeregisterMr: after the return the provider no longer uses the memory.
     pub fn deregister(&self, passive: &Passive<'_>) -> Result<(), NTSTATUS> {
         self.mr.deregister(passive)

@@ -181,6 +181,7 @@ impl World {
         let diagnostics = SOFTNDK_DIAGNOSTICS_QUERY { Version: 1, Reserved: 0 };
         let smb_direct = SOFTNDK_TEST_SMB_DIRECT { Version: 1, Scenario: 0 };
         let link = SOFTNDK_TEST_LINK { Version: 1, Operation: SOFTNDK_TEST_LINK_NEXT, ..ZeroInit::ZERO };
+        let perf = SOFTNDK_TEST_PERF { Version: 1, What: SOFTNDK_TEST_PERF_SERVE, Microseconds: 1, ..ZeroInit::ZERO };
         let capture = SOFTNDK_START_CAPTURE { Version: 1, Bytes: 4096, ..ZeroInit::ZERO };
         let plant = SOFTNDK_TEST_PLANT { Version: 1, Kind: SOFTNDK_TEST_PLANT_LEAK_POOL };
         vec![
@@ -190,6 +191,7 @@ impl World {
             case(IOCTL_SOFTNDK_DIAGNOSTICS, &diagnostics, &[], size_of::<SOFTNDK_DIAGNOSTICS>()),
             case(IOCTL_SOFTNDK_TEST_SMB_DIRECT, &smb_direct, &[], size_of::<SOFTNDK_TEST_SMB_DIRECT_RESULT>()),
             case(IOCTL_SOFTNDK_TEST_LINK, &link, &[], size_of::<SOFTNDK_TEST_LINK_RESULT>()),
+            case(IOCTL_SOFTNDK_TEST_PERF, &perf, &[], size_of::<SOFTNDK_TEST_PERF_RESULT>()),
             case(IOCTL_SOFTNDK_TEST_PLANT, &plant, &[], 0),
             case(IOCTL_SOFTNDK_SET_FAULT_RULES, &diagnostics, &[], 0),
             case(IOCTL_SOFTNDK_START_CAPTURE, &capture, &[], 0),

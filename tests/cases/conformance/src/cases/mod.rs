@@ -17,6 +17,7 @@ mod mr;
 mod mw;
 mod pd;
 mod pending;
+mod perf;
 mod qp;
 mod races;
 mod rdma;
@@ -252,6 +253,11 @@ macro_rules! for_each_case {
                 wrong_token: "the invalidation of another token is found",
                 unknown_scenario: "a scenario that does not exist is refused",
                 one_link: "one file at a time has the consumer's link, which goes with the file",
+            }
+            perf {
+                measures: "the consumer that measures does what is asked for, and moves the bytes that the device counts",
+                refused: "a measurement with a number out of its bounds, or to nobody, is refused",
+                at_once: "an adapter has four ends of measurements at once",
             }
             races {
                 pairs: "four threads move checked data over four connections of the same two files",

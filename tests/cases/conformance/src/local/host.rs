@@ -19,14 +19,13 @@ use ndk_abi::{
     ndkpi::{NDK_ADAPTER, NDK_ADAPTER_INFO, NDK_VERSION},
     softndk_ioctl::{
         SOFTNDK_DIAGNOSTICS, SOFTNDK_ENDPOINT, SOFTNDK_FAULT_RULE, SOFTNDK_START_CAPTURE, SOFTNDK_TEST_LINK,
-        SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
+        SOFTNDK_TEST_LINK_RESULT, SOFTNDK_TEST_PERF, SOFTNDK_TEST_PERF_RESULT, SOFTNDK_TEST_SMB_DIRECT_RESULT,
     },
     status::{NTSTATUS, STATUS_ACCESS_VIOLATION, STATUS_INVALID_PARAMETER, STATUS_NOT_SUPPORTED, STATUS_SUCCESS},
     wdm::MDL,
 };
 use ndk_provider::{MAX_VERSION_2, Provider};
 use platform::{Passive, PoolQuota};
-use smb_direct::Consumer;
 use users::{handles::Handles, request::TestRequest};
 
 use super::Kernel;
@@ -40,15 +39,33 @@ pub(super) struct LocalHost<K: Kernel> {
     provider: Provider<K>,
     /// Bytes.
     pinned: Arc<AtomicU64>,
-    consumer: Option<Consumer<Self>>,
+    consumers: Option<Consumers<Self>>,
     pub(super) handles: Handles<Self>,
+}
+
+/// The test consumers.
+struct Consumers<H: smb_direct::Kernel> {
+    smb_direct: smb_direct::Consumer<H>,
+    perf: ndk_perf::Consumer<H>,
 }
 
 impl<K: Kernel> LocalHost<K> {
     pub(super) fn new(addresses: &[IpAddr], test_consumer: bool) -> Self {
         let provider = Provider::new(addresses).expect("memory for an adapter");
-        let consumer = test_consumer.then(Consumer::default);
-        Self { provider, pinned: Arc::default(), consumer, handles: Handles::default() }
+        let consumers = test_consumer
+            .then(|| Consumers { smb_direct: smb_direct::Consumer::default(), perf: ndk_perf::Consumer::default() });
+        Self { provider, pinned: Arc::default(), consumers, handles: Handles::default() }
+    }
+
+    fn consumers(&self) -> Result<&Consumers<Self>, NTSTATUS> {
+        self.consumers.as_ref().ok_or(STATUS_NOT_SUPPORTED)
+    }
+
+    pub(super) fn stop_consumers(&self, passive: &Passive<'_>) {
+        if let Some(consumers) = &self.consumers {
+            consumers.smb_direct.stop(self, passive);
+            consumers.perf.stop(passive);
+        }
     }
 }
 
@@ -146,7 +163,7 @@ unsafe impl<K: Kernel> Host for LocalHost<K> {
         scenario: u32,
         passive: &Passive<'_>,
     ) -> Result<SOFTNDK_TEST_SMB_DIRECT_RESULT, NTSTATUS> {
-        self.consumer.as_ref().ok_or(STATUS_NOT_SUPPORTED)?.serve(self, scenario, passive)
+        self.consumers()?.smb_direct.serve(self, scenario, passive)
     }
 
     fn test_link(
@@ -156,12 +173,23 @@ unsafe impl<K: Kernel> Host for LocalHost<K> {
         bytes: (&[u8], &mut [u8]),
         passive: &Passive<'_>,
     ) -> Result<SOFTNDK_TEST_LINK_RESULT, NTSTATUS> {
-        self.consumer.as_ref().ok_or(STATUS_NOT_SUPPORTED)?.serve_link(self, file, ask, bytes, passive)
+        self.consumers()?.smb_direct.serve_link(self, file, ask, bytes, passive)
     }
 
-    fn end_test_link(&self, file: u64, passive: &Passive<'_>) {
-        if let Some(consumer) = &self.consumer {
-            consumer.end(self, file, passive);
+    fn test_perf(
+        &self,
+        file: u64,
+        ask: &SOFTNDK_TEST_PERF,
+        room: &mut [u8],
+        passive: &Passive<'_>,
+    ) -> Result<SOFTNDK_TEST_PERF_RESULT, NTSTATUS> {
+        self.consumers()?.perf.serve(self, file, ask, room, passive)
+    }
+
+    fn end_tests(&self, file: u64, passive: &Passive<'_>) {
+        if let Some(consumers) = &self.consumers {
+            consumers.smb_direct.end(self, file, passive);
+            consumers.perf.end(file, passive);
         }
     }
 

@@ -90,6 +90,11 @@ impl<K: Kernel> Local<K> {
         Self { device, complaints: Complaints::default() }
     }
 
+    /// Stops the test consumers, as softndk.sys does when RDMA is turned off.
+    pub fn stop_consumers(&self) {
+        self.device.host().stop_consumers(&K::passive());
+    }
+
     /// Frees the objects of the open files, as softndk.sys does when RDMA is turned off. Files that are opened later are served.
     pub fn clean_up_files(&self) {
         self.device.host().handles.files().iter().for_each(|file| file.cleanup(&K::passive()));
