@@ -12,6 +12,7 @@ mod faults;
 pub mod hosted;
 pub mod installed;
 pub mod interop;
+mod kernel_perf;
 mod nd_cpp;
 mod ndkctl;
 mod perf;

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use build::command;
 use serde_json::Value;
 
+use crate::kernel_perf;
 use crate::run;
 use crate::session::{self, Session};
 use crate::two_processes::Harness;
@@ -68,7 +69,7 @@ pub(crate) fn agrees() -> Result<()> {
     ensure!(difference < 0.001, "{watched} bytes by the rates of {} intervals, {moved} were moved", intervals.len());
     println!(
         "   {moved} bytes by ndharness, {} by ndkctl, {watched:.0} by its rates",
-        octets(&after) - octets(&before)
+        octets(&after, "out_octets") - octets(&before, "out_octets")
     );
 
     // What another program moves is counted too: the comparison has to notice.
@@ -77,6 +78,7 @@ pub(crate) fn agrees() -> Result<()> {
     let later = shown(&session, &["stats"])?;
     ensure!(compare(&before, &later, moved).is_err(), "the traffic of another program was not noticed: {later}");
 
+    kernel_perf::is_refused(&session)?;
     switched(&session)?;
     let left = session.unload()?;
     ensure!(left.is_clean(), "left behind: {left}");
@@ -127,8 +129,8 @@ fn busy(status: &Value, objects: &Value, connections: &Value) -> Result<()> {
     Ok(())
 }
 
-fn octets(stats: &Value) -> u64 {
-    stats["out_octets"].as_u64().unwrap_or(0)
+pub(crate) fn octets(stats: &Value, way: &str) -> u64 {
+    stats[way].as_u64().unwrap_or(0)
 }
 
 /// Within one device, what goes out comes in.
@@ -157,5 +159,5 @@ fn rates(intervals: &[Value]) -> f64 {
 /// Bytes of the first interval.
 fn first(intervals: &[Value], before: &Value) -> Result<f64> {
     let first = intervals.first().context("no interval was printed")?;
-    Ok((octets(first) - octets(before)) as f64)
+    Ok((octets(first, "out_octets") - octets(before, "out_octets")) as f64)
 }

@@ -25,8 +25,8 @@ use crate::report::StandInReport;
 use crate::session::{self, Session};
 use crate::two_processes::{self, Harness};
 use crate::{
-    access, capture, consumer, events, faults, hosted, installed, nd_cpp, ndkctl, perf, run, soak, tcpip, two_adapters,
-    two_computers,
+    access, capture, consumer, events, faults, hosted, installed, kernel_perf, nd_cpp, ndkctl, perf, run, soak, tcpip,
+    two_adapters, two_computers,
 };
 
 // What hangs is ended by them; nothing is judged by how long it takes on a busy machine.
@@ -152,7 +152,7 @@ fn programs(tally: &mut Tally) {
     // Shows S1007.
     tally.check("ndharness perf measures what it says", result);
     let agrees = step("looking on with ndkctl", ndkctl::agrees);
-    // Shows S1501, S1506, S1507.
+    // Shows S1501, S1506, S1507, S1746.
     tally.check("ndkctl shows what ndharness perf says it has moved", agrees);
     let told = step("tracing softndk.sys", events::are_told);
     // Shows S1505.
@@ -176,8 +176,11 @@ fn test_driver(tally: &mut Tally) {
     tally.check("no function of softndk-test.sys takes more than a sixth of a stack of the kernel", frames);
     match run::test_consumer_cases() {
         Ok(outcome) => count_cases("ioctl", &outcome, tally),
-        Err(error) => tally.check("the cases of the SMB Direct consumer run on softndk-test.sys", Err(error)),
+        Err(error) => tally.check("the cases of the test consumers run on softndk-test.sys", Err(error)),
     }
+    let measured = step("measuring NDKPI with ndkctl", kernel_perf::measures);
+    // Shows S1745.
+    tally.check("ndkctl perf measures NDKPI in softndk-test.sys, and the adapters count the bytes", measured);
     let caught = planted_fault("leak", |report| report.pool_bytes > 0 && report.pool_allocations > 0);
     // Shows S1205.
     tally.check("a planted pool leak is caught", caught);

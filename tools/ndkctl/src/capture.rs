@@ -261,7 +261,7 @@ fn output(name: &Path) -> anyhow::Result<Output> {
 
 #[cfg(test)]
 mod unit_tests {
-    use std::cell::Cell;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use ndk_abi::{
         describe::ZeroInit as _,
@@ -277,14 +277,15 @@ mod unit_tests {
     use super::*;
 
     /// A driver with a record whenever it is asked, as often as there are; then the capture is over.
-    struct Busy(Cell<u64>);
+    struct Busy(AtomicU64);
 
     impl Driver for Busy {
         fn ask(&self, code: u32, _: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
             if code == IOCTL_SOFTNDK_START_CAPTURE {
                 return Ok(0);
             }
-            self.0.set(self.0.get().checked_sub(1).ok_or(STATUS_INVALID_DEVICE_STATE)?);
+            let left = self.0.load(Ordering::Relaxed).checked_sub(1).ok_or(STATUS_INVALID_DEVICE_STATE)?;
+            self.0.store(left, Ordering::Relaxed);
             let head = SOFTNDK_CAPTURE { Version: SOFTNDK_IOCTL_VERSION, Count: 1, Dropped: 5 };
             let address = |port| SOCKADDR_INET::new(([10, 0, 0, 1], port).into());
             let record = SOFTNDK_CAPTURE_RECORD {
@@ -312,7 +313,7 @@ mod unit_tests {
     fn a_capture_ends_though_records_come_and_come() {
         let (sender, stop) = channel();
         sender.send(Over::Interrupted).unwrap();
-        let driver = Busy(Cell::new(u64::MAX));
+        let driver = Busy(AtomicU64::new(u64::MAX));
         let options = options("busy");
         let captured = capture(&driver, &options, || Ok(()), &stop, &mut |_| ()).unwrap();
         assert!(captured.packets > 1000 && !captured.has_failed(), "{captured:?}");
@@ -323,7 +324,7 @@ mod unit_tests {
     #[test]
     fn a_capture_that_the_driver_ends_is_a_whole_file() {
         let (_sender, stop) = channel();
-        let driver = Busy(Cell::new(3000));
+        let driver = Busy(AtomicU64::new(3000));
         let options = Options { file_size: NonZeroU64::new(1), files: NonZeroU64::new(2), ..options("over") };
         let mut said = Vec::new();
         let captured = capture(&driver, &options, || Ok(()), &stop, &mut |line| said.push(line.to_owned())).unwrap();

@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 const AT_A_TIME: usize = 128;
 
 /// An open device.
-pub(crate) trait Driver {
+pub(crate) trait Driver: Sync {
     /// Sends a request, waits for its end, and returns the number of bytes that it wrote to `output`.
     fn ask(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS>;
 }

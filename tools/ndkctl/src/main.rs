@@ -10,6 +10,7 @@ mod doctor;
 mod driver;
 mod faults;
 mod objects;
+mod perf;
 mod powershell;
 mod stats;
 mod status;
@@ -30,7 +31,7 @@ use serde::Serialize;
 
 /// Shows the state of the SoftNDK driver.
 ///
-/// All commands but `faults`, `capture`, `enable` and `disable` only read: they work beside any program, also while requests of programs are stuck. SYSTEM,
+/// All commands but `faults`, `capture`, `perf`, `enable` and `disable` only read: they work beside any program, also while requests of programs are stuck. SYSTEM,
 /// administrators and the groups in the driver's parameter Groups may open the device. `trace` uses ETW, not the device.
 #[derive(Parser)]
 #[command(
@@ -120,6 +121,13 @@ enum Command {
     /// fire and requests that fail are comments on packets. For Wireshark to know RDMA on port 5445, its preference tcp.try_heuristic_first has to be
     /// on. Needs the adapter's parameter Capture, as the data of all consumers is in it.
     Capture(capture::Options),
+    /// Measure NDKPI for a consumer in the kernel: latency, rate and bandwidth of sends, reads and writes.
+    ///
+    /// Both ends are on this machine, on one adapter or, with --to, on two; or the other one is `ndkctl perf --server` on another machine. A latency is
+    /// half of a round trip, of a read all of it; rates are those of many messages under way at once. Each is measured in five turns of 20 ms. The
+    /// figures are of the test consumer in the driver, which a package does not have: `cargo make test-consumer` builds a driver with it, for test
+    /// machines.
+    Perf(perf::Options),
     /// Have Windows turn RDMA on, by Enable-NetAdapterRdma, and wait until the driver reports RDMA on.
     Enable,
     /// Have Windows turn RDMA off, by Disable-NetAdapterRdma, and wait until the driver reports RDMA off. Programs and kernel consumers lose their
@@ -184,6 +192,7 @@ fn execute(command: &Command, json: bool, path: &'static str) -> anyhow::Result<
             }
         }
         Command::Doctor(arguments) => return doctor::execute(arguments, json),
+        Command::Perf(options) => return perf::execute(options, path, json),
         Command::Enable => print(&switch::switch_here(path, true)?, json)?,
         Command::Disable => print(&switch::switch_here(path, false)?, json)?,
         Command::Trace { level, seconds } => {

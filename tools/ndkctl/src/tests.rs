@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const DEVICE: &str = SOFTNDK_DEVICE_PATHS[0];
 
 /// A file of the simulated driver.
-struct Simulation(Box<dyn File>);
+pub(crate) struct Simulation(pub(crate) Box<dyn File>);
 
 impl Driver for Simulation {
     fn ask(&self, code: u32, input: &[u8], output: &mut [u8]) -> Result<usize, NTSTATUS> {
