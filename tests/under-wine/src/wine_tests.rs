@@ -43,20 +43,21 @@ const SIDE_BY_SIDE: usize = 3;
 
 /// Those that take longest come first, so that no thread is left alone with one at the end. Each session has a prefix of its own; addresses and
 /// ports of this system are common to all, so what needs one port, as the SMB Direct consumer does, is in one group.
-const GROUPS: [fn(bool, &mut Tally); 13] = [
+const GROUPS: [fn(bool, &mut Tally); 14] = [
     without_driver,
     two_computers,
     |_, tally| system(tally),
     |_, tally| front_end("nd2", tally),
     |_, tally| front_end("nd1", tally),
-    |full, tally| soak::short(full, tally),
-    |_, tally| kernel(tally),
     |full, tally| two_processes::run(Count::One, seconds(full), tally),
     |_, tally| front_end("ioctl", tally),
-    |_, tally| two_adapters::run(tally),
+    |_, tally| kernel(tally),
+    |full, tally| soak::short(full, tally),
+    |_, tally| rights(tally),
     |_, tally| installed::run(tally),
     |_, tally| test_driver(tally),
     |_, tally| programs(tally),
+    |_, tally| two_adapters::run(tally),
 ];
 
 /// How far a run is.
@@ -159,6 +160,10 @@ fn programs(tally: &mut Tally) {
     tally.check("the events of softndk.sys are what was done to it", told);
     // Shows N20, T3.
     tally.check("a 32-bit program is refused", refuses_32bit());
+}
+
+/// What the driver's parameters allow.
+fn rights(tally: &mut Tally) {
     access::run(tally);
     faults::run(tally);
     capture::run(tally);
