@@ -150,6 +150,25 @@ pub struct Passage {
     pub now: u64,
 }
 
+impl Passage {
+    /// A passage without properties.
+    #[must_use]
+    pub const fn new(point: Point, now: u64) -> Self {
+        Self {
+            point,
+            local: None,
+            remote: None,
+            role: None,
+            process: None,
+            queue_pair: None,
+            operation: None,
+            bytes: None,
+            is_checked: false,
+            now,
+        }
+    }
+}
+
 /// What a rule has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

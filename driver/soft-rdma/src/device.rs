@@ -304,18 +304,8 @@ impl<P: Platform> Adapter<P> {
         bytes: Option<u64>,
     ) -> Result<Option<u32>, Error> {
         let platform::Addresses { local, remote } = addresses;
-        let passage = Passage {
-            point,
-            local,
-            remote,
-            role: None,
-            process: self.process,
-            queue_pair: None,
-            operation: None,
-            bytes,
-            is_checked: false,
-            now: P::system_time(),
-        };
+        let process = self.process;
+        let passage = Passage { local, remote, process, bytes, ..Passage::new(point, P::system_time()) };
         self.device.faults.check(&self.device, &passage)
     }
 

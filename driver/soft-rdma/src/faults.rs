@@ -184,18 +184,8 @@ impl<P: Platform> Device<P> {
             return None;
         }
         let (Addresses { local, remote }, is_checked) = packet();
-        let passage = Passage {
-            point,
-            local,
-            remote,
-            role: None,
-            process: None,
-            queue_pair: None,
-            operation: None,
-            bytes: Some(bytes as u64),
-            is_checked,
-            now: P::system_time(),
-        };
+        let bytes = Some(bytes as u64);
+        let passage = Passage { local, remote, bytes, is_checked, ..Passage::new(point, P::system_time()) };
         self.faults().fault(self, &passage)
     }
 }

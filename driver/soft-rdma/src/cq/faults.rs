@@ -27,18 +27,7 @@ impl<P: Platform> CompletionQueue<P> {
         if self.has_failed() || !device.faults().has_rule_for(point) {
             return None;
         }
-        let passage = Passage {
-            point,
-            local: None,
-            remote: None,
-            role: None,
-            process: self.adapter.process(),
-            queue_pair: None,
-            operation: None,
-            bytes: None,
-            is_checked: false,
-            now: P::system_time(),
-        };
+        let passage = Passage { process: self.adapter.process(), ..Passage::new(point, P::system_time()) };
         device.faults().fault(device, &passage)
     }
 }

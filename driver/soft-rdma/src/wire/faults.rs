@@ -9,7 +9,7 @@ use crate::{Device, QueuePair};
 /// A point of a wire that a rule is for.
 pub(super) struct SegmentPoint<'a, P: Platform> {
     device: &'a Device<P>,
-    /// Of a segment without data.
+    /// Of a segment whose length is not said.
     passage: Passage,
 }
 
@@ -22,16 +22,12 @@ impl<'a, P: Platform> SegmentPoint<'a, P> {
         }
         let addresses = wire.addresses();
         let passage = Passage {
-            point,
             local: addresses.local,
             remote: addresses.remote,
             role: Some(if wire.is_initiator { Role::Active } else { Role::Passive }),
             process: queue_pair.pd.adapter().process(),
             queue_pair: Some(queue_pair.number),
-            operation: None,
-            bytes: Some(0),
-            is_checked: false,
-            now: P::system_time(),
+            ..Passage::new(point, P::system_time())
         };
         Some(Self { device, passage })
     }

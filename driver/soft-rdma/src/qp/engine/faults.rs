@@ -84,7 +84,6 @@ impl<P: Platform> QueuePair<P> {
         let (addresses, role) = connector.map(Connector::addresses_and_role).unzip();
         let addresses = addresses.unwrap_or_default();
         let passage = Passage {
-            point,
             local: addresses.local,
             remote: addresses.remote,
             role,
@@ -92,8 +91,7 @@ impl<P: Platform> QueuePair<P> {
             queue_pair: Some(self.number),
             operation,
             bytes: Some(bytes),
-            is_checked: false,
-            now: P::system_time(),
+            ..Passage::new(point, P::system_time())
         };
         let device = self.pd.adapter().device();
         device.faults().fault(device, &passage)
