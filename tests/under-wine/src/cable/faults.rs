@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use build::command::said;
 
-use super::{Computer, MEBIBYTE, OTHER, OURS, stream, until_reached};
+use super::{Computer, MEBIBYTE, OTHER, OURS, stream, until, until_reached};
 use crate::ndkctl::{ndkctl, shown};
 use crate::session::Session;
 
@@ -74,13 +74,16 @@ pub(super) fn are_mended(session: &Session) -> Result<()> {
 /// A frame waits for the next one of its direction while the adapter is paused: the pause completes, and nothing of the frame is left.
 pub(super) fn held_frame_is_let_go(session: &mut Session) -> Result<()> {
     for (point, from, to) in [("frame-in", OTHER, OURS), ("frame-out", OURS, OTHER)] {
-        // The pause waits for these lists too; and then there is no other frame but the request.
+        // The pause waits for these lists too.
         session.hold()?;
         until_reached(&from, &to.address())?;
-        set(session, &format!("on {point} where address={} times 1 do reorder", to.address()))?;
-        let ping = from.run(&format!("ping -n -c 1 -W 1 {}", to.address()));
-        let rules = shown(session, &["faults"])?["rules"].clone();
-        ensure!(ping.is_err() && rules[0]["fired"] == 1, "{point}: the request does not wait: {rules}");
+        until(|| {
+            set(session, &format!("on {point} where address={} times 1 do reorder", to.address()))?;
+            let ping = from.run(&format!("ping -n -c 1 -W 1 {}", to.address()));
+            // Answered, if a frame of another protocol came behind the request.
+            ensure!(ping.is_err(), "{point}: the request does not wait");
+            Ok(())
+        })?;
         session.pause()?;
         until_reached(&from, &to.address())?;
     }
