@@ -171,10 +171,8 @@ fn head<P: Platform>(
     pd: &ProtectionDomain<P>,
     made: Result<Arc<QueuePair<P>, P>, Error>,
 ) -> Result<*mut ndk_abi::ndkpi::NDK_OBJECT_HEADER, Error> {
-    let dispatch = match pd.adapter().passes_posts() {
-        true => const { &qp_faults::table::<P>() },
-        false => const { &qp::table::<P>() },
-    };
+    let dispatch =
+        if pd.adapter().passes_posts() { const { &qp_faults::table::<P>() } } else { const { &qp::table::<P>() } };
     Ok(Object::hand_out(pd.adapter(), ndk_abi::ndkpi::NdkObjectTypeQp, dispatch, made?)?)
 }
 

@@ -2,8 +2,8 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Fault rules for requests, completions and notifications, and captures, in the whole driver or process: those of a device count as one each. The engine reads the number in each
-/// round, as the device of a queue pair is some references away.
+/// Fault rules for requests, completions and notifications, and captures, in the whole driver or process: those of a device count as one each. The
+/// engine reads the number in each round, as the device of a queue pair is some references away.
 static WATCHES: AtomicU32 = AtomicU32::new(0);
 
 /// Whether any device watches requests.

@@ -37,15 +37,15 @@ impl<P: Platform> State<P> {
     #[cold]
     pub(super) fn is_delayed_by_rule(&mut self, this: &Arc<CompletionQueue<P>, P>) -> bool {
         if self.notify_point == NotifyPoint::Before {
-            self.notify_point = match this.pass(Point::Notify) {
-                // Not if the timer runs for a moderation that began before the rule.
-                Some(Action::Delay(microseconds)) if self.delayed.is_none() => {
-                    self.delayed = Some(microseconds);
-                    Timer::start(this, microseconds);
-                    NotifyPoint::Delays
-                }
-                _ => NotifyPoint::Passed,
-            };
+            self.notify_point = NotifyPoint::Passed;
+            // A notification that moderation delays already passes no point: the timer runs.
+            if self.delayed.is_none()
+                && let Some(Action::Delay(microseconds)) = this.pass(Point::Notify)
+            {
+                self.notify_point = NotifyPoint::Delays;
+                self.delayed = Some(microseconds);
+                Timer::start(this, microseconds);
+            }
         }
         self.notify_point == NotifyPoint::Delays
     }

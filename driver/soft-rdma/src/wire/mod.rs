@@ -3,8 +3,8 @@
 //! The deferred call of a [`Wire`] makes the connection (`mpa.rs`, `handshake.rs`) and ends it (`closing.rs`). In between a
 //! queue pair is attached, and its engine runs the wire (`streams.rs`): it writes requests as FPDUs into the stream's send
 //! buffer (`transmit.rs`; `inbound_reads.rs` for responses to the peer's reads), and places the peer's FPDUs from the receive
-//! buffer (`receive.rs`; `outbound_reads.rs` for responses to its own reads). Fault rules for segments are in `faults.rs`. [`Stream`] calls the sockets, with no lock held. No code
-//! here blocks.
+//! buffer (`receive.rs`; `outbound_reads.rs` for responses to its own reads). Fault rules for segments are in `faults.rs`.
+//! [`Stream`] calls the sockets, with no lock held. No code here blocks.
 
 mod closing;
 mod crc;

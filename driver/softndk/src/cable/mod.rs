@@ -1,8 +1,8 @@
 //! The cable: the adapter's Ethernet frames to and from other machines, in UDP datagrams (VXLAN, RFC 7348; crate `vxlan`).
 //!
 //! `transmit` copies each frame, or the segments of a large send (`task`), behind a VXLAN header and queues the datagrams, for each peer that is to
-//! have them; `waiting` has the lists for which there is no room yet, `faults` the fault rules. `receive` copies the frame of each datagram into a list of NDIS's, and queues
-//! the list. A run of the cable's deferred call gives the datagrams to Winsock Kernel, and indicates the lists, TCP segments that follow one another
+//! have them; `waiting` has the lists for which there is no room yet, `faults` the fault rules. `receive` copies the frame of each datagram into a
+//! list of NDIS's, and queues the list. A run of the cable's deferred call gives the datagrams to Winsock Kernel, and indicates the lists, TCP segments that follow one another
 //! as one (`unit`). The adapter has a cable if its parameters name peers. The cable's socket is bound to `CableLocal`; the link is up while another
 //! interface of this machine has that address (`opener`). Without a network, `patch` joins two adapters of one machine. `show` answers
 //! IOCTL_SOFTNDK_CABLE.
@@ -382,6 +382,10 @@ impl Cable {
             if !is_done {
                 // SAFETY: the list of `pop`.
                 unsafe { this.waiting.put_back(list) };
+                // The list may have had a datagram queued that a fault rule held, behind this run's sends.
+                if !this.transmit.is_empty() {
+                    Deferred::schedule(this);
+                }
                 break;
             }
             // SAFETY: as above; `pop` has unlinked the list.
