@@ -10,7 +10,7 @@ pub const TURNS: usize = 5;
 /// How long a measurement is in one of them.
 pub const TURN: Duration = Duration::from_millis(20);
 
-/// A progress bar over so many turns; drawn on standard error, and only if that is a terminal.
+/// A progress bar for the turns of a measurement, drawn on standard error if that is a terminal.
 pub fn progress(turns: usize) -> anyhow::Result<ProgressBar> {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed}, {eta} left: {msg}")?;
     let progress = ProgressBar::new(turns as u64).with_style(style);

@@ -127,8 +127,7 @@ fn a_measurement_ends_when_rdma_is_turned_off() {
     ended_by(Simulated::stop_consumers);
 }
 
-/// Whoever connects: what the peer says first is no greeting, or is one with a number out of its bounds; or the peer sends what it has not
-/// said that it would.
+/// The peer's private data is no greeting, or one with a number out of its bounds; or the peer sends a message that its greeting did not announce.
 // Shows S1747, T95.
 #[test]
 fn a_peer_that_is_no_client_does_not_matter_to_the_next() {

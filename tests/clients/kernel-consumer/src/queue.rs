@@ -10,7 +10,7 @@ pub struct Queue<T, P: Platform> {
 }
 
 impl<T, P: Platform> Queue<T, P> {
-    /// An empty queue for so many values.
+    /// An empty queue with this number of places.
     pub fn new(places: usize) -> Result<Self, OutOfMemory> {
         Ok(Self { places: Slice::from_fn(places, |_| None)?, first: 0, length: 0 })
     }

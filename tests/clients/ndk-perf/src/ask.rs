@@ -69,7 +69,7 @@ impl Job {
         (if self.is_latency { SOFTNDK_TEST_PERF_LATENCY } else { SOFTNDK_TEST_PERF_RATE }, self.operation.number())
     }
 
-    /// The messages that a message of the server stands for, by which it says that it has taken so many.
+    /// The server reports that it has taken messages, by a message of its own, after each batch of this number.
     pub(crate) fn batch(self) -> u32 {
         (self.depth >> 2).max(1)
     }

@@ -36,9 +36,9 @@ const LONG_NAPS: u32 = 98;
 const BATCH: usize = 16;
 /// Places for incoming messages, used in turn, so that it is not always one piece of memory.
 const SLOTS: u64 = 4;
-/// Places begin at multiples of so many bytes.
+/// Each place begins at a multiple of this number of bytes.
 const LINE: usize = 64;
-/// Requests beside those that are measured: the last message, and what the server says that it has taken.
+/// Requests beside the measured ones: the last message, and the server's reports of batches.
 const MORE: u32 = 8;
 
 const RECEIVE: u64 = 1;
@@ -206,7 +206,7 @@ impl<'a, K: Kernel> End<'a, K> {
         Ok(())
     }
 
-    /// Posts the receives that have completed once more.
+    /// Posts each completed receive again.
     pub(crate) fn refill(&mut self) -> Result<(), NTSTATUS> {
         while self.spent > 0 {
             let sge = self.memory().sge(slot(self.receives, self.job.size), self.job.size);

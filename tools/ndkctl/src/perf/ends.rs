@@ -147,7 +147,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Sends a request with room for so many samples.
+/// Sends a request whose output has room for `samples` samples.
 fn ask(
     driver: &dyn Driver,
     asked: &SOFTNDK_TEST_PERF,

@@ -6,7 +6,7 @@ use smb_direct::{Scenario, Step};
 
 use crate::host::Host;
 
-/// Passages that do not fire: of so many, in turn, until a scenario has not as many.
+/// The rules' `after`, in turn, until the scenario has fewer passages.
 const AFTER: [u64; 10] = [0, 1, 2, 4, 7, 12, 20, 33, 54, 88];
 
 fn actions(point: Point) -> Vec<String> {

@@ -146,7 +146,7 @@ table! {
         messages: "version 1: sends of 0 bytes to 1 MiB both ways" needs OtherVersion,
         solicited: "version 1: SOLICITED is ended by the peer's send that solicits, not by others" needs OtherVersion,
         windows: "version 1: writes and reads through the peer's window, to the byte; no right: ND_ACCESS_VIOLATION" needs OtherVersion,
-        invalidated: "version 1: the peer invalidates a window, and the window's own ND_RESULT comes before the receive's; used once more: ND_ACCESS_VIOLATION" needs OtherVersion,
+        invalidated: "version 1: the peer invalidates a window, and the window's own ND_RESULT comes before the receive's; a later use: ND_ACCESS_VIOLATION" needs OtherVersion,
         disconnect: "version 1: either end disconnects, the other is told, receives are cancelled" needs OtherVersion,
     }
     exchange {
