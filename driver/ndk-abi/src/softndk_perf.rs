@@ -21,6 +21,8 @@ c_consts! { SOFTNDK_PERF_NUMBERS: u32;
     SOFTNDK_TEST_PERF_SIZE = 0x40_0000;
     /// The most [`SOFTNDK_TEST_PERF::Depth`].
     SOFTNDK_TEST_PERF_DEPTH = 128;
+    /// The most `Depth` times `Size`.
+    SOFTNDK_TEST_PERF_WINDOW = 0x100_0000;
     /// The most [`SOFTNDK_TEST_PERF::Count`].
     SOFTNDK_TEST_PERF_COUNT = 0x1_0000;
     /// The most `Size` times `Count`.
@@ -31,8 +33,8 @@ c_consts! { SOFTNDK_PERF_NUMBERS: u32;
 
 c_structs! { SOFTNDK_PERF_LAYOUTS:
     /// One end of a measurement: `Count` operations (`NdkOperationTypeSend`, `NdkOperationTypeRead` or
-    /// `NdkOperationTypeWrite`) with `Size` bytes each, or as many as begin within `Microseconds`. `Depth` times `Size` is
-    /// at most 16 MiB, or `Depth` is at most 4. Each end has a queue pair and memory of its own, only for the request.
+    /// `NdkOperationTypeWrite`) with `Size` bytes each, or as many as begin within `Microseconds`. Each end has a queue
+    /// pair and memory of its own, only for the request.
     #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct SOFTNDK_TEST_PERF, size 0x58 {
         0x00 Version: u32,

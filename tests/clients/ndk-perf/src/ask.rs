@@ -7,13 +7,9 @@ use ndk_abi::sockaddr::SOCKADDR_INET;
 use ndk_abi::softndk_ioctl::{
     SOFTNDK_TEST_PERF, SOFTNDK_TEST_PERF_BYTES, SOFTNDK_TEST_PERF_COUNT, SOFTNDK_TEST_PERF_DEPTH,
     SOFTNDK_TEST_PERF_LATENCY, SOFTNDK_TEST_PERF_MICROSECONDS, SOFTNDK_TEST_PERF_RATE, SOFTNDK_TEST_PERF_SERVE,
-    SOFTNDK_TEST_PERF_SIZE,
+    SOFTNDK_TEST_PERF_SIZE, SOFTNDK_TEST_PERF_WINDOW,
 };
 use ndk_abi::status::{NTSTATUS, STATUS_BUFFER_TOO_SMALL, STATUS_INVALID_ADDRESS, STATUS_INVALID_PARAMETER};
-
-/// Bytes under way at once, if they are more than [`FEW`] messages.
-const WINDOW_BYTES: u32 = 16 << 20;
-const FEW: u32 = 4;
 
 /// What is done to the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +56,7 @@ impl Job {
         };
         let good = (1..=SOFTNDK_TEST_PERF_SIZE).contains(&size)
             && depths.contains(&depth)
-            && (depth <= FEW || depth.checked_mul(size)? <= WINDOW_BYTES);
+            && depth.checked_mul(size)? <= SOFTNDK_TEST_PERF_WINDOW;
         good.then_some(Self { operation, is_latency, size, depth })
     }
 

@@ -16,7 +16,7 @@ use ndk_abi::{
     softndk_ioctl::{
         IOCTL_SOFTNDK_TEST_PERF, SOFTNDK_IOCTL_VERSION, SOFTNDK_TEST_PERF, SOFTNDK_TEST_PERF_BYTES,
         SOFTNDK_TEST_PERF_COUNT, SOFTNDK_TEST_PERF_DEPTH, SOFTNDK_TEST_PERF_LATENCY, SOFTNDK_TEST_PERF_RATE,
-        SOFTNDK_TEST_PERF_RESULT, SOFTNDK_TEST_PERF_SERVE,
+        SOFTNDK_TEST_PERF_RESULT, SOFTNDK_TEST_PERF_SERVE, SOFTNDK_TEST_PERF_WINDOW,
     },
     status::{
         NTSTATUS, STATUS_CONNECTION_ABORTED, STATUS_CONNECTION_REFUSED, STATUS_DEVICE_BUSY,
@@ -28,9 +28,6 @@ use zerocopy::{FromBytes as _, IntoBytes as _};
 use super::Operation;
 use crate::driver::{self, Driver};
 
-/// Bytes under way at once, or a few messages.
-const WINDOW_BYTES: u32 = 16 << 20;
-const FEW: u32 = 4;
 /// The most samples of a turn.
 const SAMPLES: u32 = 4096;
 /// One request of the server, in microseconds.
@@ -40,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Messages under way at once in a stream.
 pub(super) fn depth(bytes: u32) -> u32 {
-    (WINDOW_BYTES / bytes).clamp(FEW, SOFTNDK_TEST_PERF_DEPTH)
+    (SOFTNDK_TEST_PERF_WINDOW / bytes).min(SOFTNDK_TEST_PERF_DEPTH)
 }
 
 /// Is the other end until `is_over`. Returns the bytes that it has moved.
