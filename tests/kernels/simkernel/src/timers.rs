@@ -109,6 +109,11 @@ pub(crate) fn cancel(timer: &Timer) -> bool {
     timer.key.take().is_some_and(|key| timers.set.remove(&key).is_some())
 }
 
+/// The time since the first look at the clock.
+pub(crate) fn now() -> Duration {
+    lock_table(&TIMERS).now()
+}
+
 /// Expires what is due, without waiting for the clock's thread to get its turn.
 pub(crate) fn expire_due() {
     lock_table(&TIMERS).expire();
