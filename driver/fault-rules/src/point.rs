@@ -279,9 +279,9 @@ impl Point {
             }
             Self::Complete => &[Overrun],
             Self::Notify => &[Delay],
-            Self::SegmentOut => &[Corrupt],
-            Self::SegmentIn => &[Terminate],
-            Self::FrameOut | Self::FrameIn => &[Drop, Duplicate, Reorder, Corrupt],
+            Self::SegmentOut => &[Delay, Corrupt],
+            Self::SegmentIn => &[Delay, Terminate],
+            Self::FrameOut | Self::FrameIn => &[Delay, Drop, Duplicate, Reorder, Corrupt],
         }
     }
 

@@ -126,6 +126,11 @@ impl<P: Platform> Provider<P> {
         self.0.pass_frame(is_received, bytes, packet)
     }
 
+    /// As [`Device::has_frame_rule`].
+    pub fn has_frame_rule(&self, is_received: bool) -> bool {
+        self.0.has_frame_rule(is_received)
+    }
+
     /// The fault rule with index `place`, and what it has counted; `None` past the last. IRQL <= DISPATCH.
     pub fn fault_rule(&self, place: usize) -> Option<SOFTNDK_FAULT_RULE> {
         let rule = self.0.fault_rule(place)?;

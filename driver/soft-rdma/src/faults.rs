@@ -179,15 +179,24 @@ impl<P: Platform> Device<P> {
         bytes: usize,
         packet: impl FnOnce() -> (Addresses, bool),
     ) -> Option<Action> {
-        let point = if is_received { Point::FrameIn } else { Point::FrameOut };
-        if !self.faults().has_rule_for(point) {
+        if !self.has_frame_rule(is_received) {
             return None;
         }
+        let point = frame_point(is_received);
         let (Addresses { local, remote }, is_checked) = packet();
         let bytes = Some(bytes as u64);
         let passage = Passage { local, remote, bytes, is_checked, ..Passage::new(point, P::system_time()) };
         self.faults().fault(self, &passage)
     }
+
+    /// Whether a rule is for frames of this direction.
+    pub fn has_frame_rule(&self, is_received: bool) -> bool {
+        self.faults().has_rule_for(frame_point(is_received))
+    }
+}
+
+fn frame_point(is_received: bool) -> Point {
+    if is_received { Point::FrameIn } else { Point::FrameOut }
 }
 
 impl<P: Platform> Drop for Faults<P> {

@@ -1,4 +1,4 @@
-//! Fault rules for DDP segments.
+//! Fault rules for DDP segments. A rule that delays a segment stops its direction of the connection for a time: [`Delay`].
 
 use fault_rules::{Action, Passage, Point, Role};
 use platform::Platform;
@@ -36,5 +36,36 @@ impl<'a, P: Platform> SegmentPoint<'a, P> {
     pub(super) fn pass(&self, bytes: usize, is_checked: bool) -> Option<Action> {
         let passage = Passage { bytes: Some(bytes as u64), is_checked, ..self.passage };
         self.device.faults().fault(self.device, &passage)
+    }
+}
+
+/// A time in which no segment of a direction moves.
+#[derive(Clone, Copy)]
+pub(super) struct Delay {
+    /// When it began, by [`Platform::system_time`].
+    since: u64,
+    microseconds: u32,
+}
+
+impl Delay {
+    pub(super) fn new<P: Platform>(microseconds: u32) -> Self {
+        Self { since: P::system_time(), microseconds }
+    }
+
+    /// Whether `delay` goes on; else ends it. It ends early if no rule is for the point any more.
+    pub(super) fn goes_on<P: Platform>(delay: &mut Option<Self>, point: Option<&SegmentPoint<'_, P>>) -> bool {
+        let goes_on = delay.is_some_and(|delay| point.is_some() && delay.left::<P>().is_some());
+        if !goes_on {
+            *delay = None;
+        }
+        goes_on
+    }
+
+    /// Microseconds until it is over; `None`: it is over, or the clock was set back.
+    pub(super) fn left<P: Platform>(self) -> Option<u32> {
+        const PER_MICROSECOND: u64 = 10;
+        let passed = P::system_time().checked_sub(self.since)? / PER_MICROSECOND;
+        let left = u64::from(self.microseconds).checked_sub(passed).filter(|left| *left > 0)?;
+        u32::try_from(left).ok()
     }
 }

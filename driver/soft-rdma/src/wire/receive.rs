@@ -13,7 +13,10 @@ use iwarp::{
 use platform::{Arc, Platform};
 
 use super::{
-    faults::SegmentPoint, inbound_reads::InboundReads, outbound_reads::OutboundRead, terminate::TerminatedMessage,
+    faults::{Delay, SegmentPoint},
+    inbound_reads::InboundReads,
+    outbound_reads::OutboundRead,
+    terminate::TerminatedMessage,
     transmit::TxStream,
 };
 use crate::{
@@ -34,8 +37,10 @@ pub(super) struct RxStream {
     pub(super) rtr: Option<RtrKind>,
     /// No FPDU was taken yet.
     pub(super) awaits_first_fpdu: bool,
-    /// The segment that is due, which waits for a receive or an access, has passed its point for fault rules.
+    /// The segment that is due, which waits for a receive, an access or the end of `delay`, has passed its point for fault rules.
     has_passed_point: bool,
+    /// A fault rule delays the segment that is due.
+    pub(super) delay: Option<Delay>,
     /// MSN of the peer's send that is due, or is being received.
     pub(super) next_send: u32,
     /// MSN of the peer's read request that is due.
@@ -69,6 +74,8 @@ pub(super) enum FpduOutcome<'a> {
     AwaitsReceive(&'a [u8]),
     /// An access on another processor must end first: the engine tries again in another run.
     Busy,
+    /// A fault rule delays the segment.
+    Delayed,
     /// The connection is over: it has ended here, or the peer has sent a Terminate.
     Failed,
 }
@@ -113,6 +120,7 @@ impl RxStream {
             write_open: false,
             awaits_first_fpdu: true,
             has_passed_point: false,
+            delay: None,
             next_send: 1,
             next_read: 1,
             send_done: 0,
@@ -150,9 +158,16 @@ impl RxStream {
         if let Some(point) = point
             && !core::mem::replace(&mut self.has_passed_point, true)
             && !matches!(segment, Segment::Terminate(_))
-            && let Some(Action::Terminate(cause)) = point.pass(data.len(), self.crc.is_some())
         {
-            return Err(error(cause));
+            match point.pass(data.len(), self.crc.is_some()) {
+                Some(Action::Terminate(cause)) => return Err(error(cause)),
+                Some(Action::Delay(microseconds)) => {
+                    self.delay = Some(Delay::new::<P>(microseconds));
+                    return Ok(FpduOutcome::Delayed);
+                }
+                // The parser takes no other rule.
+                Some(_) | None => {}
+            }
         }
         let placed = match segment {
             Segment::Write(to) => self.write(queue_pair, to, data),

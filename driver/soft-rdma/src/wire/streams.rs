@@ -9,7 +9,7 @@ use platform::{Arc, Deferred, Notice, OutOfMemory, Platform, Read, Stream, Taken
 
 use super::{
     Wire, WireState, crc,
-    faults::SegmentPoint,
+    faults::{Delay, SegmentPoint},
     inbound_reads::InboundReads,
     noticed,
     receive::{FpduOutcome, RxStream},
@@ -28,6 +28,8 @@ pub(super) struct Streams<P: Platform> {
     /// This side may send: it is the initiator, or the initiator's first message has arrived.
     may_send: bool,
     pub(super) timer: WireTimer,
+    /// The wire's timer runs not for `timer`, but for the end of a direction's delay by a fault rule. No other time of the connection counts meanwhile.
+    pub(super) is_delayed: bool,
     /// A message of the peer waits for its receive, so the FPDUs behind it are not handled.
     message_awaits_receive: bool,
 }
@@ -48,12 +50,15 @@ impl<P: Platform> Streams<P> {
             awaits_rtr_response: initiator && rtr == Some(RtrKind::Read),
             confirmation: None,
             terminate: None,
+            has_passed_point: false,
+            delay: None,
         };
         Ok(Self {
             rx: RxStream::new(crc, rtr, initiator),
             tx,
             may_send,
             timer: WireTimer::Off,
+            is_delayed: false,
             message_awaits_receive: false,
         })
     }
@@ -88,10 +93,10 @@ impl<P: Platform> Wire<P> {
             return Deferred::schedule(this);
         };
         let timer_before = streams.timer;
-        if late {
+        if late && !streams.is_delayed {
             streams.tick(queue_pair);
         }
-        let sends_rtr = !late && streams.tx.rtr == Some(RtrKind::Write);
+        let sends_rtr = (!late || streams.is_delayed) && streams.tx.rtr == Some(RtrKind::Write);
         let received = Self::receive(this, queue_pair, &mut streams);
         let sent = match received {
             RunOutcome::Ended(_) => RunOutcome::Idle,
@@ -102,7 +107,7 @@ impl<P: Platform> Wire<P> {
         let rtr_sent = sends_rtr && streams.tx.rtr.is_none();
         streams.timer =
             streams.timer.next(matches!(received, RunOutcome::AwaitsReceive), streams.rx.awaits_first_fpdu, rtr_sent);
-        Self::set_timer(this, timer_before, streams.timer, late);
+        Self::set_timer(this, &mut streams, timer_before, late);
         if streams.message_awaits_receive {
             // Until the message has its receive, the peer's confirmation is stuck behind it. The consumer may post that receive only when its own
             // sends have completed, so they complete now.
@@ -144,6 +149,9 @@ impl<P: Platform> Wire<P> {
         let mut rest_bytes = 0;
         let tap = this.device.capture().tap(|| this.addresses());
         let point = SegmentPoint::new(Point::SegmentIn, this, queue_pair);
+        if Delay::goes_on(&mut streams.rx.delay, point.as_ref()) {
+            return RunOutcome::Idle;
+        }
         let read = Stream::read(this, |bytes| {
             let mut used = 0usize;
             let mut wanted = 0;
@@ -171,6 +179,7 @@ impl<P: Platform> Wire<P> {
                     }
                     Ok(FpduOutcome::AwaitsReceive(_)) => outcome = Some(RunOutcome::AwaitsReceive),
                     Ok(FpduOutcome::Busy) => outcome = Some(RunOutcome::More),
+                    Ok(FpduOutcome::Delayed) => outcome = Some(RunOutcome::Idle),
                     Ok(FpduOutcome::Failed) => outcome = Some(RunOutcome::Ended(false)),
                     Err(error) => {
                         streams.tx.terminate.get_or_insert(TerminateOut::new(error.cause, error.ulpdu));
@@ -219,6 +228,9 @@ impl<P: Platform> Wire<P> {
         if streams.may_send {
             let tap = this.device.capture().tap(|| this.addresses());
             let point = SegmentPoint::new(Point::SegmentOut, this, queue_pair);
+            if Delay::goes_on(&mut streams.tx.delay, point.as_ref()) {
+                return RunOutcome::Idle;
+            }
             Stream::write(this, |room| {
                 let mut carrier = WireCarrier::new(&mut streams.tx, room, tap.as_ref(), point.as_ref());
                 outcome = match carrier.fill(queue_pair, BURST_FPDUS) {

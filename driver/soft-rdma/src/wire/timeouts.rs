@@ -62,19 +62,25 @@ impl<P: Platform> Streams<P> {
 }
 
 impl<P: Platform> Wire<P> {
-    /// Starts the timer for `now`, if `now` differs from `before` or the timer has expired (`late`).
-    pub(super) fn set_timer(this: &Arc<Self, P>, before: WireTimer, now: WireTimer, late: bool) {
-        if before == now && !late {
+    /// Starts the timer for `streams.timer`, if that differs from `before` or the timer has expired (`late`); or for the end of the first delay, while
+    /// a fault rule delays segments.
+    pub(super) fn set_timer(this: &Arc<Self, P>, streams: &mut Streams<P>, before: WireTimer, late: bool) {
+        let delays = [streams.rx.delay, streams.tx.delay].into_iter().flatten();
+        let delay = delays.map(|delay| delay.left::<P>().unwrap_or(1)).min();
+        let was_delayed = core::mem::replace(&mut streams.is_delayed, delay.is_some());
+        if before == streams.timer && !late && !streams.is_delayed && !was_delayed {
             return;
         }
         let mut state = this.state.lock();
         Timer::cancel(this);
         state.late = false;
         drop(state);
-        match now {
-            WireTimer::Off => {}
-            WireTimer::Responder => Timer::start(this, RESPONDER_MICROSECONDS),
-            WireTimer::Receive(_) => Timer::start(this, RECEIVE_MICROSECONDS),
-        }
+        let microseconds = match (delay, streams.timer) {
+            (Some(left), _) => left,
+            (None, WireTimer::Off) => return,
+            (None, WireTimer::Responder) => RESPONDER_MICROSECONDS,
+            (None, WireTimer::Receive(_)) => RECEIVE_MICROSECONDS,
+        };
+        Timer::start(this, microseconds);
     }
 }

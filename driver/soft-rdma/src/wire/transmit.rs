@@ -12,7 +12,7 @@ use iwarp::{
 use platform::{Arc, Platform};
 
 use super::{
-    faults::SegmentPoint,
+    faults::{Delay, SegmentPoint},
     inbound_reads::{InboundRead, InboundReads},
 };
 use crate::{
@@ -41,6 +41,10 @@ pub(crate) struct TxStream<P: Platform> {
     pub(super) confirmation: Option<u32>,
     /// The last message of the stream.
     pub(super) terminate: Option<TerminateOut>,
+    /// The next segment has passed its point for fault rules.
+    pub(super) has_passed_point: bool,
+    /// A fault rule delays the next segment.
+    pub(super) delay: Option<Delay>,
 }
 
 /// Bytes of data in an FPDU, at most. A receiver that places TCP segments without a buffer wants FPDUs of a segment's
@@ -106,7 +110,7 @@ pub(crate) struct WireCarrier<'a, P: Platform> {
 
 /// Why there is no FPDU.
 enum NoFpdu {
-    /// There is no room now.
+    /// There is no room now, or a fault rule delays the segment.
     NoRoom,
     Failed(Error),
 }
@@ -386,6 +390,21 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
             self.full = true;
             return Err(NoFpdu::NoRoom);
         };
+        let mut is_corrupted = false;
+        if let Some(point) = self.point {
+            if self.tx.delay.is_none() && !core::mem::replace(&mut self.tx.has_passed_point, true) {
+                match point.pass(bytes as usize, self.tx.crc.is_some()) {
+                    Some(Action::Corrupt) => is_corrupted = true,
+                    Some(Action::Delay(microseconds)) => self.tx.delay = Some(Delay::new::<P>(microseconds)),
+                    // The parser takes no other rule.
+                    Some(_) | None => {}
+                }
+            }
+            if self.tx.delay.is_some() {
+                return Err(NoFpdu::NoRoom);
+            }
+            self.tx.has_passed_point = false;
+        }
         let (length, rest) = frame.split_at_mut_checked(fpdu::LENGTH).ok_or(FAILED)?;
         let (head, rest) = rest.split_at_mut_checked(header_bytes).ok_or(FAILED)?;
         let (data, trailer) = rest.split_at_mut_checked(bytes as usize).ok_or(FAILED)?;
@@ -400,9 +419,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
             digest
         });
         trailer.copy_from_slice(Trailer::new(ulpdu, digest).as_bytes());
-        if let Some(point) = self.point
-            && point.pass(data.len(), self.tx.crc.is_some()) == Some(Action::Corrupt)
-        {
+        if is_corrupted {
             // The CRC covers both; a segment may have no data.
             let bytes = if data.is_empty() { head } else { data };
             bytes.last_mut().into_iter().for_each(|last| *last ^= 1);

@@ -663,3 +663,76 @@ fn a_segment_passes_its_point_once() {
     }
     kernel.flush_dpcs();
 }
+
+/// One side sends, and rules delay its segment, or have the other side take it later.
+// Shows S1708.
+#[test]
+fn a_delayed_segment_and_those_behind_it_wait() {
+    for (direction, is_sender) in [("out", true), ("in", false)] {
+        let kernel = boot();
+        let pages = Pages::new(4);
+        let (active, passive) = connected_with_crc(&kernel, &pages, true);
+        let ruled = if is_sender { &active } else { &passive };
+        let rule = format!("on segment-{direction} where bytes>=1 after 1 times 1 do delay 1500ms");
+        ruled.device.set_fault_rules(&rule).unwrap();
+        receive(&passive, 3);
+        (0..3).for_each(|_| send(&active, 64));
+        assert_eq!(statuses(&passive, 1), [Ok(())]);
+        wait_until(|| counts(ruled) == [(2, 1)]);
+        // The other direction goes on.
+        receive(&active, 1);
+        send(&passive, 64);
+        assert_eq!(statuses(&passive, 1), [Ok(())]);
+        let before = if is_sender { 2 } else { 4 };
+        assert_eq!(statuses(&active, before), vec![Ok(()); before]);
+        kernel.flush_dpcs();
+        kernel.advance(Duration::from_millis(1400));
+        kernel.flush_dpcs();
+        assert!(statuses(&passive, 0).is_empty(), "before its time");
+        kernel.advance(Duration::from_millis(200));
+        assert_eq!(statuses(&passive, 2), [Ok(()); 2]);
+        assert_eq!(statuses(&active, 4 - before), vec![Ok(()); 4 - before]);
+        assert_eq!(counts(ruled), [(3, 1)]);
+        for side in [active, passive] {
+            let _may_wait = soft_rdma::close(side.connector, ignore());
+        }
+        kernel.flush_dpcs();
+    }
+}
+
+/// The segments go on when the rules are removed, and end with the connection.
+// Shows S1704, S1708.
+#[test]
+fn delays_of_segments_end_with_their_rules_and_with_the_connection() {
+    for is_removed in [true, false] {
+        let kernel = boot();
+        let pages = Pages::new(4);
+        let (active, passive) = connected_with_crc(&kernel, &pages, true);
+        passive.device.set_fault_rules("on segment-in where bytes>=1 do delay 3600s").unwrap();
+        receive(&passive, 2);
+        send(&active, 64);
+        wait_until(|| counts(&passive) == [(1, 1)]);
+        active.device.set_fault_rules("on segment-out where bytes>=1 do delay 3600s").unwrap();
+        send(&active, 64);
+        pass(&kernel, 10);
+        assert_eq!(statuses(&active, 1), [Ok(())]);
+        assert!(statuses(&passive, 0).is_empty());
+        if is_removed {
+            for side in [&active, &passive] {
+                side.device.set_fault_rules("").unwrap();
+            }
+            send(&active, 0);
+            receive(&passive, 1);
+            assert_eq!(statuses(&passive, 3), [Ok(()); 3]);
+        } else {
+            let _may_wait = Connector::disconnect(&passive.connector, ignore()).unwrap();
+            assert_eq!(statuses(&passive, 2), [Err(Error::Canceled); 2]);
+            let _may_wait = Connector::disconnect(&active.connector, ignore()).unwrap();
+            assert_eq!(statuses(&active, 1), [Err(Error::Canceled)]);
+        }
+        for side in [active, passive] {
+            let _may_wait = soft_rdma::close(side.connector, ignore());
+        }
+        kernel.flush_dpcs();
+    }
+}

@@ -1,10 +1,73 @@
-//! Fault rules for frames of the cable.
+//! Fault rules for frames of the cable. Frames that a rule delays wait in `transmit` or `receive`, in the order in which they came.
+
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use ndk_provider::Fault;
-use platform::Addresses;
+use platform::{Addresses, Arc, Deferred, OutOfMemory, RunTimer, SpinLock, Timer, Weak};
 use task_offload::packet::Packet;
 
-use super::Cable;
+use super::{Cable, interrupt_time};
+use crate::platform::Windows;
+
+/// Units of [`interrupt_time`] in a microsecond.
+const PER_MICROSECOND: u64 = 10;
+
+/// When a frame goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    Now,
+    /// Behind the next frame of its direction, unless one waits so already.
+    BehindNext,
+    /// At this time, by [`interrupt_time`].
+    At(u64),
+}
+
+impl Turn {
+    pub(super) fn of(fault: Option<Fault>) -> Self {
+        match fault {
+            Some(Fault::Reorder) => Self::BehindNext,
+            Some(Fault::Delay(microseconds)) => {
+                Self::At(interrupt_time().saturating_add(u64::from(microseconds).saturating_mul(PER_MICROSECOND)))
+            }
+            _ => Self::Now,
+        }
+    }
+}
+
+/// The timer of delayed frames, at whose expiry the cable runs.
+pub(super) struct Delays {
+    /// A rule has delayed a frame.
+    any: AtomicBool,
+    timer: Timer<Windows>,
+    cable: SpinLock<Option<Weak<Cable, Windows>>, Windows>,
+}
+
+impl Delays {
+    pub(super) fn new() -> Result<Arc<Self, Windows>, OutOfMemory> {
+        let cable = SpinLock::<_, Windows>::new(None);
+        let delays = Arc::try_new(Self { any: AtomicBool::new(false), timer: Timer::default(), cable })?;
+        Timer::initialize(&delays);
+        Ok(delays)
+    }
+
+    /// Called once, before a frame is delayed.
+    pub(super) fn begin(&self, cable: &Arc<Cable, Windows>) {
+        *self.cable.lock() = Some(Arc::downgrade(cable));
+    }
+}
+
+impl RunTimer<Windows> for Delays {
+    fn timer(&self) -> &Timer<Windows> {
+        &self.timer
+    }
+
+    fn expired(this: &Arc<Self, Windows>) {
+        let cable = this.cable.lock().as_ref().and_then(Weak::upgrade);
+        if let Some(cable) = cable {
+            Deferred::schedule_and_release(cable);
+        }
+    }
+}
 
 impl Cable {
     /// Has a frame pass its point, and changes a bit of it if a rule says so. IRQL <= DISPATCH.
@@ -21,6 +84,24 @@ impl Cable {
             // Else two ends of a patch cable could undo what the other did.
             packet.corrupt(frame, if is_received { 2 } else { 1 });
         }
+        if matches!(fault, Some(Fault::Delay(_))) {
+            // Before the caller queues the frame and schedules a run.
+            self.delays.any.store(true, Ordering::Relaxed);
+        }
         fault
+    }
+
+    /// Queues the frames whose delay is over, and all of a direction for which no rule is any more; starts the timer for the next. Called in a run.
+    pub(super) fn end_delays(this: &Arc<Self, Windows>) {
+        if !this.delays.any.load(Ordering::Relaxed) {
+            return;
+        }
+        let now = interrupt_time();
+        let over = |is_received| if this.provider.has_frame_rule(is_received) { now } else { u64::MAX };
+        let next = [this.receive.end_delays(over(true)), this.transmit.end_delays(over(false))];
+        let Some(next) = next.into_iter().flatten().min() else { return };
+        let left = next.saturating_sub(now) / PER_MICROSECOND;
+        Timer::cancel(&this.delays);
+        Timer::start(&this.delays, u32::try_from(left).unwrap_or(u32::MAX).max(1));
     }
 }

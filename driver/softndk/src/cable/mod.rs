@@ -61,6 +61,7 @@ use crate::{
     wsk::datagram::DatagramSocket,
 };
 use counters::{Counters, Lost};
+use faults::{Delays, Turn};
 use mdl::Bytes;
 use opener::Opener;
 use receive::Receive;
@@ -135,6 +136,7 @@ pub(crate) struct Cable {
     traffic: Arc<Traffic, Windows>,
     /// For fault rules.
     provider: Provider<Windows>,
+    delays: Arc<Delays, Windows>,
     opener: Opener,
     deferred: Deferred<Windows>,
     timer: Timer<Windows>,
@@ -215,6 +217,7 @@ impl Cable {
             offloads,
             traffic,
             provider,
+            delays: Delays::new()?,
             opener: Opener::new(miniport, luid, *local, *is_patch)?,
             deferred: Deferred::default(),
             timer: Timer::default(),
@@ -222,6 +225,7 @@ impl Cable {
         })?;
         Deferred::initialize(&cable);
         Timer::initialize(&cable);
+        cable.delays.begin(&cable);
         Ok(cable)
     }
 
@@ -232,10 +236,12 @@ impl Cable {
         this.transmit.release();
         Deferred::schedule(&this);
         this.transmit.drain(passive);
-        let gone = this.gone.0.clone();
+        let (gone, delays) = (this.gone.0.clone(), this.delays.clone());
         drop(this);
         // A run, or a thread that has sent or returned frames, may have the cable still: NDIS's objects in it go before the adapter.
         gone.wait(passive);
+        // The last run may have started the timer.
+        Timer::cancel(&delays);
     }
 
     fn is_open(&self) -> bool {
@@ -518,11 +524,11 @@ impl Cable {
                         this.traffic.received.add(&received);
                         if let Some(second) = second {
                             this.traffic.hold();
-                            this.receive.queue(second, length, header.ether_type, false);
+                            this.receive.queue(second, length, header.ether_type, Turn::Now);
                         }
-                        let waits = fault == Some(Fault::Reorder);
-                        this.receive.queue(taken, length, header.ether_type, waits);
-                        if waits && this.traffic.is_paused() {
+                        let turn = Turn::of(fault);
+                        this.receive.queue(taken, length, header.ether_type, turn);
+                        if turn != Turn::Now && this.traffic.is_paused() {
                             // The pause may have come before the list waited.
                             this.receive.release();
                         }
@@ -572,6 +578,7 @@ impl RunDeferred<Windows> for Cable {
 
     fn run(this: &Arc<Self, Windows>, _: &Dispatch<'_>) {
         let flush = this.flush.lock().take();
+        Self::end_delays(this);
         Self::indicate(this);
         if let Some(flushed) = flush {
             flushed.set();
@@ -636,6 +643,11 @@ unsafe fn ip_address(address: *const SOCKADDR) -> Option<IpAddr> {
 
 /// The clock of the forwarding database, which does not move while the machine sleeps.
 fn seconds() -> u32 {
-    // SAFETY: no preconditions. The unit is 100 ns.
-    (unsafe { KeQueryUnbiasedInterruptTime() } / 10_000_000) as u32
+    (interrupt_time() / 10_000_000) as u32
+}
+
+/// The time that the machine has run without sleep, in units of 100 ns.
+fn interrupt_time() -> u64 {
+    // SAFETY: no preconditions.
+    unsafe { KeQueryUnbiasedInterruptTime() }
 }

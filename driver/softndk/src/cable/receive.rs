@@ -5,7 +5,7 @@
 //! `Traffic`, so a pause waits for them. Segments that were joined (`unit`) are indicated as one list, which the others follow back to the free ones.
 #![expect(unsafe_code, reason = "lists that NDIS has by pointer, and datagrams of Winsock Kernel")]
 
-use core::ptr::null_mut;
+use core::{cell::Cell, ptr::null_mut};
 
 use ndk_abi::{
     ndis::{
@@ -21,7 +21,7 @@ use vxlan::{header::HEADER, vtep::Dropped};
 use wdk_sys::ntddk::{IoAllocateMdl, IoFreeMdl, MmBuildMdlForNonPagedPool};
 use zerocopy::network_endian::U16 as EtherType;
 
-use super::{counters::Lost, unit};
+use super::{counters::Lost, faults::Turn, unit};
 use crate::{lists::Chain, ndis, ndis::Handle, platform::Windows};
 
 /// Bytes for the frames that wait for NDIS, or are with NDIS, at a time. A frame that finds no list is dropped, and TCP sends it again, slower: of
@@ -46,16 +46,19 @@ pub(super) struct Entry {
     pub(super) mdl: *mut MDL,
     pub(super) part: *mut MDL,
     memory: Slice<u8, Windows>,
+    /// Of a list in `delayed`: when it is queued.
+    due: Cell<u64>,
 }
 
 impl Entry {
     /// No list.
     const fn none() -> Self {
-        Self { list: null_mut(), mdl: null_mut(), part: null_mut(), memory: Slice::empty() }
+        Self { list: null_mut(), mdl: null_mut(), part: null_mut(), memory: Slice::empty(), due: Cell::new(0) }
     }
 
     fn new(pool: NDIS_HANDLE, length: usize) -> Result<Self, OutOfMemory> {
-        let mut entry = Self { memory: Slice::filled(length, 0)?, ..Self::none() };
+        let mut entry = Self::none();
+        entry.memory = Slice::filled(length, 0)?;
         let memory = entry.memory.as_mut_ptr().cast();
         for mdl in [&mut entry.mdl, &mut entry.part] {
             // SAFETY: non-paged memory that `entry` keeps.
@@ -129,9 +132,28 @@ struct Queued {
     lists: Chain,
     /// A list that a fault rule has wait for the next one.
     held: Option<Taken>,
+    /// Lists that a fault rule delays.
+    delayed: Chain,
 }
 
 impl Queued {
+    /// Queues a list, and behind it the one that waits for it; or has it wait itself.
+    fn queue(&mut self, taken: Taken, turn: Turn) {
+        match turn {
+            Turn::BehindNext if self.held.is_none() => self.held = Some(taken),
+            Turn::At(due) => {
+                // SAFETY: a list of this module's, which is owned.
+                unsafe { entry(taken.0) }.due.set(due);
+                // SAFETY: a single list, which is owned.
+                self.delayed.append(unsafe { Chain::of(taken.0) });
+            }
+            Turn::Now | Turn::BehindNext => {
+                self.push(taken);
+                self.release();
+            }
+        }
+    }
+
     fn push(&mut self, taken: Taken) {
         // SAFETY: a single list, which is owned.
         self.lists.append(unsafe { Chain::of(taken.0) });
@@ -184,7 +206,7 @@ impl Receive {
             // SAFETY: a list of its own, which no chain has yet.
             free.append(unsafe { Chain::of(entry.list) });
         }
-        let queued = Queued { lists: Chain::empty(), held: None };
+        let queued = Queued { lists: Chain::empty(), held: None, delayed: Chain::empty() };
         let (free, queued) = (SpinLock::<_, Windows>::new(free), SpinLock::<_, Windows>::new(queued));
         Ok(Self { miniport: Handle(miniport), free, queued, length, entries, _pool: pool })
     }
@@ -240,9 +262,9 @@ impl Receive {
         None
     }
 
-    /// Queues a list for an indication: the frame is what follows the header of its datagram, of `length` bytes and this EtherType. `waits`: it is
-    /// queued behind the next list, or by [`Self::release`]; unless one waits already.
-    pub(super) fn queue(&self, taken: Taken, length: usize, ether_type: EtherType, waits: bool) {
+    /// Queues a list for an indication: the frame is what follows the header of its datagram, of `length` bytes and this EtherType; at its
+    /// turn, or by [`Self::release`].
+    pub(super) fn queue(&self, taken: Taken, length: usize, ether_type: EtherType, turn: Turn) {
         let list = taken.0;
         // SAFETY: a list of this module's, which the caller owns.
         let frame = unsafe { (*list).FirstNetBuffer };
@@ -270,18 +292,29 @@ impl Receive {
         unsafe { (*list).SourceHandle = self.miniport.0 };
         // SAFETY: as above.
         unsafe { (*list).Status = STATUS_SUCCESS };
-        let mut queued = self.queued.lock();
-        if waits && queued.held.is_none() {
-            queued.held = Some(taken);
-            return;
-        }
-        queued.push(taken);
-        queued.release();
+        self.queued.lock().queue(taken, turn);
     }
 
-    /// Queues the list that waits for the next one.
+    /// Queues the lists that wait by a fault rule.
     pub(super) fn release(&self) {
         self.queued.lock().release();
+        self.end_delays(u64::MAX);
+    }
+
+    /// Queues the lists whose delay is over at `now`. When the next one's is.
+    pub(super) fn end_delays(&self, now: u64) -> Option<u64> {
+        let mut queued = self.queued.lock();
+        while !queued.delayed.first.is_null() {
+            // SAFETY: a list of this module's, which is owned.
+            let due = unsafe { entry(queued.delayed.first) }.due.get();
+            if due > now {
+                return Some(due);
+            }
+            if let Some(list) = queued.delayed.pop() {
+                queued.queue(Taken(list), Turn::Now);
+            }
+        }
+        None
     }
 
     /// Gives a list back that is not used.

@@ -22,7 +22,7 @@ use ndk_provider::Fault;
 use platform::{Arc, Completion, Deferred, Event, OutOfMemory, Passive, Slice, SocketError, SpinLock};
 use vxlan::{header::HEADER, vtep::Dropped};
 
-use super::{Cable, counters::Lost, patch, seconds};
+use super::{Cable, counters::Lost, faults::Turn, patch, seconds};
 use crate::{
     irql::at_dispatch,
     platform::Windows,
@@ -45,6 +45,8 @@ struct Slot {
     place: usize,
     /// Set while the slot is in use: the bytes of the datagram, and the place of its peer in the list.
     datagram: Cell<Option<(usize, usize)>>,
+    /// Of a slot in `delayed`: when its datagram is queued.
+    due: Cell<u64>,
     /// The next slot of a burst.
     next: Cell<*const Self>,
     /// Of the first slot of a burst: how many slots the burst has, whether it is sent as messages, and whose they are, for `sent`.
@@ -53,7 +55,7 @@ struct Slot {
     cable: Cell<*const Cable>,
 }
 
-// SAFETY: one thread at a time uses a slot: the one that has taken the slot out of `free` or `queued`, then the routine of its request.
+// SAFETY: one thread at a time uses a slot: the one that has taken the slot out of `free`, `queued` or `delayed`, then the routine of its request.
 unsafe impl Send for Slot {}
 // SAFETY: as for Send.
 unsafe impl Sync for Slot {}
@@ -104,19 +106,26 @@ struct State {
     queued: Places,
     /// A datagram that a fault rule has wait for the next one.
     held: Option<usize>,
+    /// Datagrams that a fault rule delays.
+    delayed: Places,
     /// A thread waits for `drained`, which is signalled when all slots are free.
     draining: bool,
 }
 
 impl State {
-    /// Queues a datagram, and behind it the one that waits for it; or, if none does, has it wait itself.
-    fn queue(&mut self, place: usize, waits: bool) {
-        if waits && self.held.is_none() {
-            self.held = Some(place);
-            return;
+    /// Queues a datagram, and behind it the one that waits for it; or has it wait itself.
+    fn queue(&mut self, slot: &Slot, turn: Turn) {
+        match turn {
+            Turn::BehindNext if self.held.is_none() => self.held = Some(slot.place),
+            Turn::At(due) => {
+                slot.due.set(due);
+                self.delayed.push(slot.place);
+            }
+            Turn::Now | Turn::BehindNext => {
+                self.queued.push(slot.place);
+                self.release();
+            }
         }
-        self.queued.push(place);
-        self.release();
     }
 
     /// Queues the datagram that waits for the next one.
@@ -163,6 +172,7 @@ impl Transmit {
                 bytes: UnsafeCell::new(bytes),
                 place,
                 datagram: Cell::new(None),
+                due: Cell::new(0),
                 next: Cell::new(ptr::null()),
                 count: Cell::new(0),
                 is_segmented: Cell::new(false),
@@ -172,7 +182,8 @@ impl Transmit {
         if let Some(error) = failed {
             return Err(error);
         }
-        let mut state = State { free: Places::none()?, queued: Places::none()?, held: None, draining: false };
+        let [free, queued, delayed] = [Places::none()?, Places::none()?, Places::none()?];
+        let mut state = State { free, queued, held: None, delayed, draining: false };
         (0..SLOTS).for_each(|place| state.free.push(place));
         let (state, drained) = (SpinLock::<_, Windows>::new(state), Event::new()?);
         Ok(Self { slots, state, drained, segments: AtomicBool::new(false) })
@@ -203,14 +214,14 @@ impl Transmit {
     }
 
     /// Copies a datagram into a free slot, if there is one.
-    fn copy(&self, datagram: &[u8], to: usize) -> Option<usize> {
+    fn copy(&self, datagram: &[u8], to: usize) -> Option<&Slot> {
         let place = self.state.lock().free.pop()?;
         let slot = self.slots.get(place)?;
         // SAFETY: taken, so no other thread uses the slot.
         let bytes = unsafe { &mut *slot.bytes.get() };
         bytes.get_mut(..datagram.len())?.copy_from_slice(datagram);
         slot.datagram.set(Some((datagram.len(), to)));
-        Some(place)
+        Some(slot)
     }
 
     /// Takes the oldest datagram out of the queue, and those behind it, at most `most` in all, until one goes to another peer.
@@ -254,9 +265,23 @@ impl Transmit {
         }
     }
 
-    /// Queues the datagram that waits for the next one.
+    /// Queues the datagrams that wait by a fault rule.
     pub(super) fn release(&self) {
         self.state.lock().release();
+        self.end_delays(u64::MAX);
+    }
+
+    /// Queues the datagrams whose delay is over at `now`. When the next one's is.
+    pub(super) fn end_delays(&self, now: u64) -> Option<u64> {
+        let mut state = self.state.lock();
+        while let Some(slot) = state.delayed.first().and_then(|place| self.slots.get(place)) {
+            if slot.due.get() > now {
+                return Some(slot.due.get());
+            }
+            state.delayed.pop();
+            state.queue(slot, Turn::Now);
+        }
+        None
     }
 
     /// Waits until no datagram is queued or with WSK, after the socket was closed. A run has to follow, which drops what is queued.
@@ -297,9 +322,9 @@ impl Taken<'_> {
             _ => None,
         };
         let mut state = self.transmit.state.lock();
-        state.queue(slot.place, fault == Some(Fault::Reorder));
+        state.queue(slot, Turn::of(fault));
         if let Some(second) = second {
-            state.queue(second, false);
+            state.queue(second, Turn::Now);
         }
         Ok(())
     }

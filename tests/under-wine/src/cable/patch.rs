@@ -78,6 +78,10 @@ fn two_adapters(mtu: u32, tally: &mut Tally) -> Result<()> {
     };
     if mtu == 1500 {
         check("TCP mends what fault rules do to frames", faults::are_mended(&session));
+        check(
+            "frames that fault rules delay come late, in order, and when the rule is removed",
+            faults::are_late(&session),
+        );
         check("a frame that waits by a rule is let go by a pause", faults::held_frame_is_let_go(&mut session));
     }
     check("a stream goes on when the one adapter was paused", paused::pauses(&mut session, &OTHER));

@@ -80,7 +80,7 @@ pub fn simulated(seed: u64, end: Instant, patience: Duration, record: &Record) {
 }
 
 /// Fault rules. None stalls, or overruns a completion queue, as the requests would count as lost.
-const RULES: [&str; 17] = [
+const RULES: [&str; 19] = [
     "on listen chance 1/20 seed SEED do fail STATUS_SHARING_VIOLATION",
     "on connect chance 1/10 seed SEED do fail STATUS_CONNECTION_REFUSED",
     "on connect chance 1/10 seed SEED do fail STATUS_IO_TIMEOUT",
@@ -98,6 +98,8 @@ const RULES: [&str; 17] = [
     "on notify chance 1/10 seed SEED do delay 2ms",
     "on segment-in where bytes>=1 chance 1/200 seed SEED do terminate 0x0100",
     "on segment-out chance 1/200 seed SEED do corrupt",
+    "on segment-out chance 1/100 seed SEED do delay 3ms",
+    "on segment-in chance 1/100 seed SEED do delay 3ms",
 ];
 
 /// Gives a device some of [`RULES`].
