@@ -3,6 +3,8 @@
 mod report;
 #[cfg(windows)]
 mod send;
+#[cfg(windows)]
+mod server;
 
 #[cfg(windows)]
 pub(crate) use send::{Options, run};

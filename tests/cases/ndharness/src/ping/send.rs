@@ -8,19 +8,23 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Context as _;
 use clap::Args;
 use figures::size;
 use indicatif::ProgressBar;
 
-use super::report::{Report, RoundTrip};
+use super::{
+    report::{Report, RoundTrip},
+    server::Server,
+};
 use crate::{client_server, run::progress, target::Target};
 
 /// What `ping` is told.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where `serve` is. Without an address: on this computer.
+    /// Where `serve` is; without an address, on this computer. Without both, another process of this program serves.
     #[arg(value_name = "[ADDRESS]:PORT")]
-    target: Target,
+    target: Option<Target>,
     /// How many messages to send.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
@@ -48,6 +52,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let bar = if has_lines { ProgressBar::hidden() } else { progress(usize::try_from(count)?)? };
     let (interrupt, interrupted) = channel();
     let (mut samples, mut peer) = (Vec::new(), None);
+    let server = target.is_none().then(|| Server::start(&options.options)).transpose()?;
+    let target = target.or(server.as_ref().map(|server| server.target)).context("no target")?;
     let result = options.options.measure(target, size, |link| {
         let at = link.peer()?;
         peer = Some(at);
@@ -66,6 +72,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         })
     });
     bar.finish_and_clear();
+    let result = result.and_then(|()| server.map_or(Ok(()), Server::end));
     // Without a peer nothing was tried.
     let (Some(peer), failure) = (peer, result.as_ref().err().map(|error| format!("{error:#}"))) else {
         return result.map(|()| ExitCode::SUCCESS);
