@@ -27,8 +27,11 @@ use crate::nd::{
 pub(in crate::nd) fn fill<V: Interfaces>(pair: &Pair<V>, contexts: std::ops::Range<usize>) -> anyhow::Result<()> {
     for context in contexts {
         pair.b.qp.receive(context, &[])?;
+        let notify = pair.b.receive_cq.notify(ND_CQ_NOTIFY_ANY)?;
         pair.a.qp.send(context, &[], 0)?;
         expect(pair.a.initiated()?, SEND, context, STATUS_SUCCESS)?;
+        // The queues are independent: the receive's completion may come later.
+        notify.finish()?;
     }
     Ok(())
 }
