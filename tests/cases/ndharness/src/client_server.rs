@@ -1,6 +1,6 @@
 //! Two processes: one serves, one connects.
 
-use std::{convert::Infallible, net::IpAddr, time::Duration};
+use std::{convert::Infallible, io, net::IpAddr, process, thread, time::Duration};
 
 use anyhow::ensure;
 use clap::Args;
@@ -38,6 +38,14 @@ pub(crate) fn serve(options: &Options, address: Option<IpAddr>, port: u16) -> an
     let watch = |what: &str| println!("{what}");
     let played = roles::serve(&library()?, options.patience(), address, port, ready, &watch)?;
     options.report(played, "serves", "connects")
+}
+
+/// Has this process exit when its input ends, as when the process that started it has ended.
+pub(crate) fn exit_with_input() {
+    thread::spawn(|| {
+        let _whatever_it_was = io::copy(&mut io::stdin(), &mut io::sink());
+        process::exit(1);
+    });
 }
 
 /// Refuses whoever asks, and says where, until this process is ended.

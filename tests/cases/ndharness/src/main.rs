@@ -124,6 +124,9 @@ enum Command {
         /// The port; one that is free if none is given.
         #[arg(long, default_value_t = 0)]
         port: u16,
+        /// Exit when the input ends.
+        #[arg(long)]
+        until_input_ends: bool,
     },
     /// Refuse whoever connects, until it is ended: `softndk-bench crowd --at` counts how long that takes.
     ///
@@ -323,12 +326,15 @@ fn execute() -> anyhow::Result<ExitCode> {
             return report.print(options.json);
         }
         #[cfg(windows)]
-        Command::Serve { options, provider: Some(provider), address, port } => {
-            return any_provider::serve(&provider, address, port, options.patience())?.print(false);
-        }
-        #[cfg(windows)]
-        Command::Serve { options, provider: None, address, port } => {
-            return client_server::serve(&options, address, port)?.print(false);
+        Command::Serve { options, provider, address, port, until_input_ends } => {
+            if until_input_ends {
+                client_server::exit_with_input();
+            }
+            let served = match provider {
+                Some(provider) => any_provider::serve(&provider, address, port, options.patience()),
+                None => client_server::serve(&options, address, port),
+            };
+            return served?.print(false);
         }
         #[cfg(windows)]
         Command::Refuse { options, address, port } => match client_server::refuse(&options, address, port)? {},

@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context as _;
 use clap::Args;
 use figures::size;
 use indicatif::ProgressBar;
@@ -52,8 +51,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let bar = if has_lines { ProgressBar::hidden() } else { progress(usize::try_from(count)?)? };
     let (interrupt, interrupted) = channel();
     let (mut samples, mut peer) = (Vec::new(), None);
-    let server = target.is_none().then(|| Server::start(&options.options)).transpose()?;
-    let target = target.or(server.as_ref().map(|server| server.target)).context("no target")?;
+    let (server, target) = match target {
+        Some(target) => (None, target),
+        None => Server::start(&options.options).map(|(server, target)| (Some(server), target))?,
+    };
     let result = options.options.measure(target, size, |link| {
         let at = link.peer()?;
         peer = Some(at);

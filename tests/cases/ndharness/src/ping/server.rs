@@ -1,14 +1,17 @@
-//! A server of this program's own, in another process.
+//! A server of this program's own, in another process, which ends with this one.
 
 use std::{
     env,
     io::{BufRead as _, BufReader},
+    os::windows::process::CommandExt as _,
     process::{Child, Command, Stdio},
+    sync::mpsc::channel,
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail, ensure};
+use windows_sys::Win32::System::Threading::CREATE_NEW_PROCESS_GROUP;
 
 use crate::{client_server, target::Target};
 
@@ -16,23 +19,28 @@ use crate::{client_server, target::Target};
 pub(super) struct Server {
     child: Child,
     patience: Duration,
-    pub(super) target: Target,
 }
 
 impl Server {
-    /// Starts it, and waits until it serves.
-    pub(super) fn start(options: &client_server::Options) -> anyhow::Result<Self> {
-        let mut serve = Command::new(env::current_exe()?);
+    /// Starts it, and waits until it serves: where.
+    pub(super) fn start(options: &client_server::Options) -> anyhow::Result<(Self, Target)> {
         let patience = options.patience();
-        serve.args(["serve", "--path", options.path.name(), "--patience", &patience.as_secs().to_string()]);
-        let mut child = serve.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let mut lines = BufReader::new(child.stdout.take().context("no output")?).lines();
-        let Some(address) = lines.by_ref().map_while(Result::ok).find_map(|line| address(&line)) else {
-            bail!("the server serves nowhere: {}", child.wait()?);
-        };
-        // The rest is read, so that the server does not wait for room.
-        thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
-        Ok(Self { child, patience, target: address.parse()? })
+        let mut serve = Command::new(env::current_exe()?);
+        serve.args(["serve", "--until-input-ends", "--path", options.path.name()]);
+        serve.args(["--patience", &patience.as_secs().to_string()]);
+        // Ctrl-C is for this process.
+        serve.creation_flags(CREATE_NEW_PROCESS_GROUP);
+        let child = serve.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut server = Self { child, patience };
+        let lines = BufReader::new(server.child.stdout.take().context("no output")?).lines();
+        let (sender, addresses) = channel();
+        // All is read, so that the server does not wait for room.
+        thread::spawn(move || {
+            let found = lines.map_while(Result::ok).filter_map(|line| address(&line));
+            found.for_each(|address| sender.send(address).unwrap_or_default());
+        });
+        let address = addresses.recv_timeout(patience).context("the server serves nowhere")?;
+        Ok((server, address.parse()?))
     }
 
     /// Waits until it has ended, as its client has. Error: it says that something was wrong.
