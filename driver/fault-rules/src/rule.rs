@@ -105,7 +105,8 @@ pub enum Action {
     /// The connection breaks, on both sides.
     Reset,
     /// The queue pair carries the request out after this number of microseconds, and the requests behind it later; so does a connection with its
-    /// segment. The frame goes on after that time, and frames behind it that no rule delays pass it.
+    /// segment. The frame goes on after that time, not before other delayed ones; those that no rule
+    /// delays pass it while there is room for them.
     Delay(u32),
     /// The queue pair carries neither the request out nor those behind it, until the consumer flushes them, the connection ends, or no rule is for
     /// the point.

@@ -30,6 +30,8 @@ pub(super) struct Streams<P: Platform> {
     pub(super) timer: WireTimer,
     /// The wire's timer runs not for `timer`, but for the end of a direction's delay by a fault rule. No other time of the connection counts meanwhile.
     pub(super) is_delayed: bool,
+    /// The RTR message that is due is the second.
+    pub(super) sends_rtr_again: bool,
     /// A message of the peer waits for its receive, so the FPDUs behind it are not handled.
     message_awaits_receive: bool,
 }
@@ -50,7 +52,7 @@ impl<P: Platform> Streams<P> {
             awaits_rtr_response: initiator && rtr == Some(RtrKind::Read),
             confirmation: None,
             terminate: None,
-            has_passed_point: false,
+            has_passed_point: [false; 3],
             delay: None,
         };
         Ok(Self {
@@ -59,6 +61,7 @@ impl<P: Platform> Streams<P> {
             may_send,
             timer: WireTimer::Off,
             is_delayed: false,
+            sends_rtr_again: false,
             message_awaits_receive: false,
         })
     }
@@ -96,7 +99,7 @@ impl<P: Platform> Wire<P> {
         if late && !streams.is_delayed {
             streams.tick(queue_pair);
         }
-        let sends_rtr = (!late || streams.is_delayed) && streams.tx.rtr == Some(RtrKind::Write);
+        let sends_rtr = !streams.sends_rtr_again && streams.tx.rtr == Some(RtrKind::Write);
         let received = Self::receive(this, queue_pair, &mut streams);
         let sent = match received {
             RunOutcome::Ended(_) => RunOutcome::Idle,
@@ -150,7 +153,11 @@ impl<P: Platform> Wire<P> {
         let tap = this.device.capture().tap(|| this.addresses());
         let point = SegmentPoint::new(Point::SegmentIn, this, queue_pair);
         if Delay::goes_on(&mut streams.rx.delay, point.as_ref()) {
-            return RunOutcome::Idle;
+            // The stream goes on, and tells if the connection dies.
+            return match Stream::read(this, |_| Taken { used: 0, wanted: 0 }) {
+                Read::Ended(Err(_)) => RunOutcome::Ended(false),
+                Read::Ended(Ok(())) | Read::Some | Read::Nothing => RunOutcome::Idle,
+            };
         }
         let read = Stream::read(this, |bytes| {
             let mut used = 0usize;
@@ -202,8 +209,8 @@ impl<P: Platform> Wire<P> {
             P::notice(&Notice::TerminateReceived { addresses: this.addresses(), cause: noticed(cause) });
         }
         match (outcome, read) {
-            // A message waits for its receive only while the connection is alive.
-            (Some(RunOutcome::AwaitsReceive), Read::Ended(Err(_))) => RunOutcome::Ended(false),
+            // A message waits for its receive, or by a rule, only while the connection is alive.
+            (Some(RunOutcome::AwaitsReceive | RunOutcome::Idle), Read::Ended(Err(_))) => RunOutcome::Ended(false),
             (Some(RunOutcome::AwaitsReceive), Read::Some) => RunOutcome::More,
             // A shared receive queue may be empty for as long as its consumer likes: no timer. A post to it schedules the queue pair. When the peer
             // has sent FIN, the timer runs in this case too.

@@ -54,6 +54,7 @@ impl<P: Platform> Streams<P> {
             // Not between two segments of a message (RFC 5041 section 5.2).
             WireTimer::Responder if queue_pair.state.lock().done == 0 => {
                 self.tx.rtr = Some(RtrKind::Write);
+                self.sends_rtr_again = true;
                 self.timer = WireTimer::Off;
             }
             WireTimer::Responder | WireTimer::Off => {}
@@ -62,8 +63,8 @@ impl<P: Platform> Streams<P> {
 }
 
 impl<P: Platform> Wire<P> {
-    /// Starts the timer for `streams.timer`, if that differs from `before` or the timer has expired (`late`); or for the end of the first delay, while
-    /// a fault rule delays segments.
+    /// Starts the timer for `streams.timer`, if that differs from `before` or the timer has expired (`late`). While a fault rule delays segments, it
+    /// is for the end of the first delay, and at most a second: the rule may be removed.
     pub(super) fn set_timer(this: &Arc<Self, P>, streams: &mut Streams<P>, before: WireTimer, late: bool) {
         let delays = [streams.rx.delay, streams.tx.delay].into_iter().flatten();
         let delay = delays.map(|delay| delay.left::<P>().unwrap_or(1)).min();
@@ -76,7 +77,7 @@ impl<P: Platform> Wire<P> {
         state.late = false;
         drop(state);
         let microseconds = match (delay, streams.timer) {
-            (Some(left), _) => left,
+            (Some(left), _) => left.min(RECEIVE_MICROSECONDS),
             (None, WireTimer::Off) => return,
             (None, WireTimer::Responder) => RESPONDER_MICROSECONDS,
             (None, WireTimer::Receive(_)) => RECEIVE_MICROSECONDS,

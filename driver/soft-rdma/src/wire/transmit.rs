@@ -41,10 +41,36 @@ pub(crate) struct TxStream<P: Platform> {
     pub(super) confirmation: Option<u32>,
     /// The last message of the stream.
     pub(super) terminate: Option<TerminateOut>,
-    /// The next segment has passed its point for fault rules.
-    pub(super) has_passed_point: bool,
+    /// The next segment of each kind ([`kind`]), which waits for the end of `delay`, has passed its point for fault rules.
+    pub(super) has_passed_point: [bool; 3],
     /// A fault rule delays the next segment.
     pub(super) delay: Option<Delay>,
+}
+
+impl<P: Platform> TxStream<P> {
+    /// Has a segment pass its point, once. Error: a fault rule delays it, or one before it.
+    fn pass_point(
+        &mut self,
+        point: Option<&SegmentPoint<'_, P>>,
+        segment: &Segment,
+        bytes: u32,
+    ) -> Result<Option<Action>, NoFpdu> {
+        let Some(has_passed) = self.has_passed_point.get_mut(kind(segment)) else { return Ok(None) };
+        let mut action = None;
+        if let Some(point) = point {
+            if self.delay.is_none() && !core::mem::replace(has_passed, true) {
+                action = point.pass(bytes as usize, self.crc.is_some());
+            }
+            if let Some(Action::Delay(microseconds)) = action {
+                self.delay = Some(Delay::new::<P>(microseconds));
+            }
+            if self.delay.is_some() {
+                return Err(NoFpdu::NoRoom);
+            }
+        }
+        *has_passed = false;
+        Ok(action)
+    }
 }
 
 /// Bytes of data in an FPDU, at most. A receiver that places TCP segments without a buffer wants FPDUs of a segment's
@@ -106,6 +132,15 @@ pub(crate) struct WireCarrier<'a, P: Platform> {
     full: bool,
     /// Bytes of consumers' data in the FPDUs, and messages with consumers' data that end in these FPDUs.
     data: (u64, u64),
+}
+
+/// Segments of one kind keep their order while one of them is delayed.
+fn kind(segment: &Segment) -> usize {
+    match segment {
+        Segment::ReadResponse(_) => 0,
+        Segment::ReadRequest(..) => 1,
+        Segment::Write(_) | Segment::Send(..) | Segment::Terminate(_) => 2,
+    }
 }
 
 /// Why there is no FPDU.
@@ -390,27 +425,13 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
             self.full = true;
             return Err(NoFpdu::NoRoom);
         };
-        let mut is_corrupted = false;
-        if let Some(point) = self.point {
-            if self.tx.delay.is_none() && !core::mem::replace(&mut self.tx.has_passed_point, true) {
-                match point.pass(bytes as usize, self.tx.crc.is_some()) {
-                    Some(Action::Corrupt) => is_corrupted = true,
-                    Some(Action::Delay(microseconds)) => self.tx.delay = Some(Delay::new::<P>(microseconds)),
-                    // The parser takes no other rule.
-                    Some(_) | None => {}
-                }
-            }
-            if self.tx.delay.is_some() {
-                return Err(NoFpdu::NoRoom);
-            }
-            self.tx.has_passed_point = false;
-        }
         let (length, rest) = frame.split_at_mut_checked(fpdu::LENGTH).ok_or(FAILED)?;
         let (head, rest) = rest.split_at_mut_checked(header_bytes).ok_or(FAILED)?;
         let (data, trailer) = rest.split_at_mut_checked(bytes as usize).ok_or(FAILED)?;
         length.copy_from_slice(&fpdu::length(ulpdu));
         head.copy_from_slice(header);
         fill(data).map_err(NoFpdu::Failed)?;
+        let action = self.tx.pass_point(self.point, segment, bytes)?;
         let digest = self.tx.crc.map(|crc| {
             let mut digest = crc.digest();
             for part in [&*length, &*head, &*data] {
@@ -419,7 +440,7 @@ impl<'a, P: Platform> WireCarrier<'a, P> {
             digest
         });
         trailer.copy_from_slice(Trailer::new(ulpdu, digest).as_bytes());
-        if is_corrupted {
+        if action == Some(Action::Corrupt) {
             // The CRC covers both; a segment may have no data.
             let bytes = if data.is_empty() { head } else { data };
             bytes.last_mut().into_iter().for_each(|last| *last ^= 1);

@@ -718,12 +718,20 @@ fn delays_of_segments_end_with_their_rules_and_with_the_connection() {
         assert_eq!(statuses(&active, 1), [Ok(())]);
         assert!(statuses(&passive, 0).is_empty());
         if is_removed {
+            active.device.set_fault_rules("").unwrap();
+            pass(&kernel, 1);
+            assert_eq!(statuses(&active, 1), [Ok(())]);
+            // More has come to the passive side, which does nothing now.
+            passive.device.set_fault_rules("").unwrap();
+            pass(&kernel, 1);
+            assert_eq!(statuses(&passive, 2), [Ok(()); 2]);
             for side in [&active, &passive] {
-                side.device.set_fault_rules("").unwrap();
+                side.device.set_fault_rules("on segment-out after 9 do delay 1s").unwrap();
             }
-            send(&active, 0);
             receive(&passive, 1);
-            assert_eq!(statuses(&passive, 3), [Ok(()); 3]);
+            send(&active, 64);
+            assert_eq!(statuses(&passive, 1), [Ok(())]);
+            assert_eq!(counts(&active), [(1, 0)]);
         } else {
             let _may_wait = Connector::disconnect(&passive.connector, ignore()).unwrap();
             assert_eq!(statuses(&passive, 2), [Err(Error::Canceled); 2]);
@@ -735,4 +743,49 @@ fn delays_of_segments_end_with_their_rules_and_with_the_connection() {
         }
         kernel.flush_dpcs();
     }
+}
+
+/// The peer's read is answered first when the delay of the send is over.
+// Shows S1703.
+#[test]
+fn a_delayed_segment_passes_its_point_once_beside_others() {
+    let kernel = boot();
+    let pages = Pages::new(4);
+    let (active, passive) = connected_with_crc(&kernel, &pages, true);
+    active.device.set_fault_rules("on segment-out where bytes>=1 do delay 900ms").unwrap();
+    receive(&passive, 1);
+    send(&active, 64);
+    wait_until(|| counts(&active) == [(1, 1)]);
+    let read = Post::Read(Remote { address: BASE, token: active.region.token() });
+    QueuePair::post(&passive.queue_pair, 0, &[], Flags::empty(), read).unwrap();
+    pass(&kernel, 0);
+    pass(&kernel, 1);
+    assert_eq!((statuses(&active, 1), statuses(&passive, 2)), (vec![Ok(())], vec![Ok(()); 2]));
+    assert_eq!(counts(&active), [(1, 1)]);
+    for side in [active, passive] {
+        let _may_wait = soft_rdma::close(side.connector, ignore());
+    }
+    kernel.flush_dpcs();
+}
+
+/// The responder sends nothing, and the initiator's RTR messages are delayed: there are two.
+// Shows S1703.
+#[test]
+fn a_delayed_rtr_message_is_sent_twice_at_most() {
+    let kernel = boot();
+    let pages = Pages::new(4);
+    kernel.hold_clock();
+    let [near, far] = [HOST, OTHER_HOST].map(machine);
+    near.device().set_fault_rules("on segment-out do delay 20ms").unwrap();
+    let (active, passive) = crate::common::accepted_by(&kernel, &pages, [&near, &far], [HOST, OTHER_HOST]);
+    wait_until(|| Connector::complete_connect(&active.connector, None) != Err(Error::ConnectionInvalid));
+    for _ in 0..20 {
+        kernel.flush_dpcs();
+        kernel.advance(Duration::from_millis(30));
+    }
+    assert_eq!(counts(&active), [(2, 2)]);
+    for side in [active, passive] {
+        let _may_wait = soft_rdma::close(side.connector, ignore());
+    }
+    kernel.flush_dpcs();
 }

@@ -1,12 +1,10 @@
 //! Fault rules for frames of the cable. Frames that a rule delays wait in `transmit` or `receive`, in the order in which they came.
 
-use core::sync::atomic::{AtomicBool, Ordering};
-
 use ndk_provider::Fault;
-use platform::{Addresses, Arc, Deferred, OutOfMemory, RunTimer, SpinLock, Timer, Weak};
+use platform::{Addresses, Arc, Deferred, OutOfMemory, Platform as _, RunTimer, SpinLock, Timer, Weak};
 use task_offload::packet::Packet;
 
-use super::{Cable, interrupt_time};
+use super::{Cable, RECEIVES_PER_RUN, SENDS_PER_RUN, interrupt_time};
 use crate::platform::Windows;
 
 /// Units of [`interrupt_time`] in a microsecond.
@@ -27,17 +25,18 @@ impl Turn {
         match fault {
             Some(Fault::Reorder) => Self::BehindNext,
             Some(Fault::Delay(microseconds)) => {
-                Self::At(interrupt_time().saturating_add(u64::from(microseconds).saturating_mul(PER_MICROSECOND)))
+                // The clock may be that much behind.
+                let delay = u64::from(microseconds).saturating_add(Windows::timer_granularity().into());
+                Self::At(interrupt_time().saturating_add(delay.saturating_mul(PER_MICROSECOND)))
             }
             _ => Self::Now,
         }
     }
 }
 
-/// The timer of delayed frames, at whose expiry the cable runs.
+/// The timer of delayed frames, at whose expiry the cable runs. The cable's own is the opener's; a reference of a timer's, which may run for an hour,
+/// would keep the cable.
 pub(super) struct Delays {
-    /// A rule has delayed a frame.
-    any: AtomicBool,
     timer: Timer<Windows>,
     cable: SpinLock<Option<Weak<Cable, Windows>>, Windows>,
 }
@@ -45,7 +44,7 @@ pub(super) struct Delays {
 impl Delays {
     pub(super) fn new() -> Result<Arc<Self, Windows>, OutOfMemory> {
         let cable = SpinLock::<_, Windows>::new(None);
-        let delays = Arc::try_new(Self { any: AtomicBool::new(false), timer: Timer::default(), cable })?;
+        let delays = Arc::try_new(Self { timer: Timer::default(), cable })?;
         Timer::initialize(&delays);
         Ok(delays)
     }
@@ -84,22 +83,25 @@ impl Cable {
             // Else two ends of a patch cable could undo what the other did.
             packet.corrupt(frame, if is_received { 2 } else { 1 });
         }
-        if matches!(fault, Some(Fault::Delay(_))) {
-            // Before the caller queues the frame and schedules a run.
-            self.delays.any.store(true, Ordering::Relaxed);
-        }
         fault
     }
 
-    /// Queues the frames whose delay is over, and all of a direction for which no rule is any more; starts the timer for the next. Called in a run.
+    /// Queues frames whose delay is over, and all that wait for a point without rules; starts the timer for the next. Called in a run.
     pub(super) fn end_delays(this: &Arc<Self, Windows>) {
-        if !this.delays.any.load(Ordering::Relaxed) {
-            return;
-        }
         let now = interrupt_time();
-        let over = |is_received| if this.provider.has_frame_rule(is_received) { now } else { u64::MAX };
-        let next = [this.receive.end_delays(over(true)), this.transmit.end_delays(over(false))];
-        let Some(next) = next.into_iter().flatten().min() else { return };
+        let received = if this.provider.has_frame_rule(true) {
+            this.receive.end_delays(now, RECEIVES_PER_RUN)
+        } else {
+            this.receive.release();
+            None
+        };
+        let sent = if this.provider.has_frame_rule(false) {
+            this.transmit.end_delays(now, SENDS_PER_RUN)
+        } else {
+            this.transmit.release();
+            None
+        };
+        let Some(next) = [received, sent].into_iter().flatten().min() else { return };
         let left = next.saturating_sub(now) / PER_MICROSECOND;
         Timer::cancel(&this.delays);
         Timer::start(&this.delays, u32::try_from(left).unwrap_or(u32::MAX).max(1));

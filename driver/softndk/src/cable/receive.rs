@@ -297,17 +297,22 @@ impl Receive {
 
     /// Queues the lists that wait by a fault rule.
     pub(super) fn release(&self) {
-        self.queued.lock().release();
-        self.end_delays(u64::MAX);
+        let mut queued = self.queued.lock();
+        queued.release();
+        let delayed = core::mem::replace(&mut queued.delayed, Chain::empty());
+        queued.lists.append(delayed);
     }
 
-    /// Queues the lists whose delay is over at `now`. When the next one's is.
-    pub(super) fn end_delays(&self, now: u64) -> Option<u64> {
+    /// Queues the oldest lists whose delay is over at `now`, at most `most`. When that of the next is.
+    pub(super) fn end_delays(&self, now: u64, most: usize) -> Option<u64> {
         let mut queued = self.queued.lock();
-        while !queued.delayed.first.is_null() {
+        for nth in 0..=most {
+            if queued.delayed.first.is_null() {
+                return None;
+            }
             // SAFETY: a list of this module's, which is owned.
             let due = unsafe { entry(queued.delayed.first) }.due.get();
-            if due > now {
+            if due > now || nth == most {
                 return Some(due);
             }
             if let Some(list) = queued.delayed.pop() {

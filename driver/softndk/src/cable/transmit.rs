@@ -267,19 +267,25 @@ impl Transmit {
 
     /// Queues the datagrams that wait by a fault rule.
     pub(super) fn release(&self) {
-        self.state.lock().release();
-        self.end_delays(u64::MAX);
+        let mut state = self.state.lock();
+        state.release();
+        while let Some(place) = state.delayed.pop() {
+            state.queued.push(place);
+        }
     }
 
-    /// Queues the datagrams whose delay is over at `now`. When the next one's is.
-    pub(super) fn end_delays(&self, now: u64) -> Option<u64> {
+    /// Queues the oldest datagrams whose delay is over at `now`, at most `most`. When that of the next is.
+    pub(super) fn end_delays(&self, now: u64, most: usize) -> Option<u64> {
         let mut state = self.state.lock();
-        while let Some(slot) = state.delayed.first().and_then(|place| self.slots.get(place)) {
-            if slot.due.get() > now {
-                return Some(slot.due.get());
+        for nth in 0..=most {
+            let due = self.slots.get(state.delayed.first()?)?.due.get();
+            if due > now || nth == most {
+                return Some(due);
             }
-            state.delayed.pop();
-            state.queue(slot, Turn::Now);
+            if let Some(place) = state.delayed.pop() {
+                state.queued.push(place);
+                state.release();
+            }
         }
         None
     }
