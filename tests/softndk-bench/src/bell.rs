@@ -1,4 +1,4 @@
-//! Waiting for a completion without looking for it.
+//! Waiting for a completion without looking for it, as softnd.dll does.
 #![expect(unsafe_code, reason = "a callback of a C interface")]
 
 use std::{
@@ -38,7 +38,7 @@ impl Bell {
     pub fn wait(&self, cq: &Cq) {
         cq.arm();
         while !self.rung.swap(false, Ordering::Acquire) {
-            thread::park();
+            hosted::serve_until(|| self.rung.load(Ordering::Acquire), thread::park);
         }
     }
 
@@ -58,4 +58,5 @@ unsafe extern "system" fn ring(context: *mut c_void, _status: NTSTATUS) {
     let bell: &Bell = unsafe { &*context.cast::<Bell>() };
     bell.rung.store(true, Ordering::Release);
     bell.thread.unpark();
+    hosted::wake_leader();
 }

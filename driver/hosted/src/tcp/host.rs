@@ -1,4 +1,5 @@
 //! The differences between the sockets of Linux and Windows.
+#![cfg_attr(windows, expect(unsafe_code, reason = "calls of Windows"))]
 
 use std::io;
 
@@ -26,6 +27,9 @@ mod system {
         socket.set_send_buffer_size(160 << 10)
     }
 
+    /// Does nothing: a thread that has waited for events belongs to nothing.
+    pub(crate) fn leave_port() {}
+
     pub(crate) const CONNECTING: i32 = libc::EINPROGRESS;
     pub(crate) const NO_SUCH_FAMILY: i32 = libc::EAFNOSUPPORT;
     pub(crate) const SENDS_NO_MORE: i32 = libc::EPIPE;
@@ -33,7 +37,16 @@ mod system {
 
 #[cfg(windows)]
 mod system {
-    use windows_sys::Win32::Networking::WinSock::{WSAEAFNOSUPPORT, WSAESHUTDOWN, WSAEWOULDBLOCK};
+    use std::{
+        ptr::{null_mut, without_provenance_mut},
+        sync::OnceLock,
+    };
+
+    use windows_sys::Win32::{
+        Foundation::INVALID_HANDLE_VALUE,
+        Networking::WinSock::{WSAEAFNOSUPPORT, WSAESHUTDOWN, WSAEWOULDBLOCK},
+        System::IO::{CreateIoCompletionPort, GetQueuedCompletionStatus},
+    };
 
     use super::{SockRef, Socket, io};
 
@@ -55,12 +68,26 @@ mod system {
         Ok(())
     }
 
+    /// Ends the thread's association with mio's completion port. The port counts its threads that run, and lets no more
+    /// than one for each processor take packets; a thread belongs to the port for which it has waited last (Microsoft's
+    /// page "I/O Completion Ports").
+    pub(crate) fn leave_port() {
+        static PORT: OnceLock<usize> = OnceLock::new();
+        // SAFETY: a port without a file.
+        let port =
+            PORT.get_or_init(|| unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, null_mut(), 0, 0) }.addr());
+        let (mut bytes, mut key, mut overlapped) = (0, 0, null_mut());
+        let port = without_provenance_mut(*port);
+        // SAFETY: locals; nobody sends packets to this port. Without a port the call fails.
+        unsafe { GetQueuedCompletionStatus(port, &raw mut bytes, &raw mut key, &raw mut overlapped, 0) };
+    }
+
     pub(crate) const CONNECTING: i32 = WSAEWOULDBLOCK;
     pub(crate) const NO_SUCH_FAMILY: i32 = WSAEAFNOSUPPORT;
     pub(crate) const SENDS_NO_MORE: i32 = WSAESHUTDOWN;
 }
 
-pub(super) use system::{keep_from_children, limit, reserve};
+pub(super) use system::{keep_from_children, leave_port, limit, reserve};
 
 /// Whether an error means that the connect is under way.
 pub(super) fn is_connecting(error: &io::Error) -> bool {

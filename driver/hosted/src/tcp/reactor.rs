@@ -1,12 +1,13 @@
 //! The reactor waits for the host's events on all sockets, serves the sockets, and closes them. It runs on its own
-//! thread, or on a thread that polls for completions.
+//! thread, on a thread that polls for completions, or on one that waits for something else ([`serve_until`]).
 
 use std::{
+    cell::Cell,
     collections::BTreeSet,
     io::{self, ErrorKind},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence},
     },
     thread::{self, Thread},
     time::{Duration, Instant},
@@ -17,6 +18,7 @@ use slab::Slab;
 
 use super::{
     endpoint::{Endpoint, Readiness, Source},
+    host,
     request::Request,
     turn,
 };
@@ -29,7 +31,7 @@ const WAKER: Token = Token(usize::MAX);
 const RETRY: Duration = Duration::from_millis(1);
 
 /// After a round that has received and sent at least BULK bytes, more events are likely to follow soon. For BUSY from
-/// then on, the reactor's thread polls for LOOKS after each round before it sleeps, and yields between two polls. A
+/// then on, the thread that serves polls for LOOKS after each round before it sleeps, and yields between two polls. A
 /// sleep and a wake-up cost more, and the sender pays for the wake-up if it is on this host.
 const BULK: usize = 16 << 10;
 const BUSY: Duration = Duration::from_millis(1);
@@ -45,6 +47,11 @@ const EVENTS: usize = 256;
 
 static REACTOR: OnceLock<Reactor> = OnceLock::new();
 
+thread_local! {
+    /// This thread leads, see [`Reactor::leads`].
+    static LEADS: Cell<bool> = const { Cell::new(false) };
+}
+
 struct Reactor {
     thread: Thread,
     service: Mutex<Service>,
@@ -52,8 +59,16 @@ struct Reactor {
     waker: Waker,
     /// The number of polls of empty CQs since `stand_back` or `resume` last reset it.
     looks: AtomicU32,
-    /// The reactor's thread leaves the sockets to polling threads, or is about to.
+    /// The reactor's thread leaves the sockets to other threads, or is about to.
     stands_back: AtomicBool,
+    /// A thread serves the sockets while it waits (leader and followers, Schmidt et al.): [`wake_leader`] wakes it.
+    leads: AtomicBool,
+    /// How often a thread has begun or ceased to lead since `stand_back` or `resume` last reset it.
+    changes: AtomicU32,
+    /// The number of threads that wait while another one serves the sockets.
+    followers: AtomicUsize,
+    /// The reactor's thread sleeps until the leader has ceased to lead.
+    sleeps: AtomicBool,
     /// The number of open connections.
     streams: AtomicUsize,
     /// The open sockets, by their tokens.
@@ -87,10 +102,7 @@ pub(super) fn close(endpoint: Arc<Endpoint>, request: Request) {
     };
     endpoint.stop_listening();
     lock(&reactor.closing).push((endpoint, request));
-    while reactor.waker.wake().is_err() {
-        // Retry: the caller has to wait for the end of the close in any case.
-        thread::sleep(RETRY);
-    }
+    reactor.wake();
     reactor.resume();
 }
 
@@ -113,6 +125,10 @@ fn reactor() -> io::Result<&'static Reactor> {
             waker,
             looks: AtomicU32::new(0),
             stands_back: AtomicBool::new(false),
+            leads: AtomicBool::new(false),
+            changes: AtomicU32::new(0),
+            followers: AtomicUsize::new(0),
+            sleeps: AtomicBool::new(false),
             streams: AtomicUsize::new(0),
             sockets: Mutex::default(),
             closing: Mutex::default(),
@@ -123,19 +139,37 @@ fn reactor() -> io::Result<&'static Reactor> {
 
 fn run() {
     let reactor = REACTOR.wait();
-    let mut busy_since: Option<Instant> = None;
-    let mut looks_since: Option<Instant> = None;
+    let mut pace = Pace::default();
     let mut counted_since = Instant::now();
     loop {
         reactor.stand_back(&mut counted_since);
-        looks_since = looks_since.filter(|since| since.elapsed() < LOOKS);
-        let served = lock(&reactor.service).serve(reactor, looks_since.map(|_| Duration::ZERO));
+        let served = lock(&reactor.service).serve(reactor, pace.timeout());
+        pace.note(served);
+    }
+}
+
+/// How long the thread that serves the sockets waits for events, see BUSY.
+#[derive(Default)]
+struct Pace {
+    busy_since: Option<Instant>,
+    looks_since: Option<Instant>,
+}
+
+impl Pace {
+    /// `None`: until an event.
+    fn timeout(&mut self) -> Option<Duration> {
+        self.looks_since = self.looks_since.filter(|since| since.elapsed() < LOOKS);
+        self.looks_since.map(|_| Duration::ZERO)
+    }
+
+    /// The outcome of [`Service::serve`].
+    fn note(&mut self, served: io::Result<bool>) {
         match served {
             Ok(true) => {
                 let now = Instant::now();
-                busy_since =
-                    if turn::moved() >= BULK { Some(now) } else { busy_since.filter(|since| now - *since < BUSY) };
-                looks_since = busy_since.map(|_| now);
+                let is_bulk = turn::moved() >= BULK;
+                self.busy_since = if is_bulk { Some(now) } else { self.busy_since.filter(|since| now - *since < BUSY) };
+                self.looks_since = self.busy_since.map(|_| now);
             }
             Ok(false) => thread::yield_now(),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -148,7 +182,11 @@ fn run() {
 /// Serves the sockets on this thread, which has polled an empty queue, unless another thread serves them.
 pub(super) fn poll_hint() {
     let Some(reactor) = REACTOR.get().filter(|reactor| reactor.streams.load(Ordering::Relaxed) > 0) else { return };
-    reactor.looks.fetch_add(1, Ordering::Relaxed);
+    let looks = reactor.looks.fetch_add(1, Ordering::Relaxed);
+    if looks == 0 && reactor.changes.load(Ordering::Relaxed) > 0 {
+        // A consumer polls once before each wait, and serves the sockets then.
+        return;
+    }
     let mut service = match reactor.service.try_lock() {
         Ok(service) => service,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -158,10 +196,41 @@ pub(super) fn poll_hint() {
     let _served = service.serve(reactor, Some(Duration::ZERO));
 }
 
-/// Has the reactor's thread serve the sockets again, as the polling thread may now wait for a notification.
+/// Has the reactor's thread serve the sockets again, as the polling thread may now wait for a notification. If threads
+/// serve the sockets while they wait, this one may do so too: the reactor's thread looks within STANDS_BACK.
 pub(super) fn must_watch() {
-    if let Some(reactor) = REACTOR.get() {
+    let Some(reactor) = REACTOR.get() else { return };
+    if reactor.leads.load(Ordering::SeqCst) || reactor.changes.load(Ordering::SeqCst) > 0 {
+        reactor.looks.store(0, Ordering::SeqCst);
+    } else {
         reactor.resume();
+    }
+}
+
+/// Serves the sockets until `is_over`, whose cause calls [`wake_leader`]; or calls `sleep`, which waits in another way, if
+/// there are no connections, or another thread serves the sockets. At PASSIVE_LEVEL, with no lock that a routine takes.
+pub(super) fn serve_until(is_over: impl Fn() -> bool, sleep: impl FnOnce()) {
+    let Some(reactor) = REACTOR.get().filter(|reactor| reactor.streams.load(Ordering::Relaxed) > 0) else {
+        return sleep();
+    };
+    if !reactor.lead(&is_over) {
+        reactor.followers.fetch_add(1, Ordering::SeqCst);
+        if !reactor.leads.load(Ordering::SeqCst) {
+            // The last leader has not seen this thread.
+            reactor.thread.unpark();
+        }
+        sleep();
+        reactor.followers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Wakes the thread that serves the sockets while it waits, which then looks whether its wait is over.
+pub(super) fn wake_leader() {
+    let Some(reactor) = REACTOR.get() else { return };
+    // The caller has written what the leader's `is_over` reads, and the leader has set the flag before it reads that.
+    fence(Ordering::SeqCst);
+    if reactor.leads.load(Ordering::SeqCst) && !LEADS.get() {
+        reactor.wake();
     }
 }
 
@@ -209,7 +278,54 @@ impl Service {
 }
 
 impl Reactor {
-    /// Waits while polling threads serve the sockets, see MANY_LOOKS.
+    /// Serves the sockets until `is_over`. False: another thread does, or is about to.
+    fn lead(&self, is_over: &dyn Fn() -> bool) -> bool {
+        if self.followers.load(Ordering::SeqCst) > 0 || self.is_polled() || self.leads.swap(true, Ordering::SeqCst) {
+            return false;
+        }
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        let mut service = match self.service.try_lock() {
+            Ok(service) => service,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                // If it is the reactor's thread that waits for the host, it stands back now.
+                self.wake();
+                lock(&self.service)
+            }
+        };
+        LEADS.set(true);
+        fence(Ordering::SeqCst);
+        let (mut over, mut pace) = (is_over(), Pace::default());
+        while !over && !self.is_polled() {
+            let served = service.serve(self, pace.timeout());
+            pace.note(served);
+            over = is_over();
+        }
+        LEADS.set(false);
+        drop(service);
+        host::leave_port();
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        self.leads.store(false, Ordering::SeqCst);
+        if self.sleeps.load(Ordering::SeqCst) || self.followers.load(Ordering::SeqCst) > 0 {
+            self.thread.unpark();
+        }
+        over
+    }
+
+    /// Wakes the thread that waits for the host. It retries: callers wait for what comes of it in any case.
+    fn wake(&self) {
+        while self.waker.wake().is_err() {
+            thread::sleep(RETRY);
+        }
+    }
+
+    /// Whether polling threads serve the sockets.
+    fn is_polled(&self) -> bool {
+        self.looks.load(Ordering::SeqCst) > MANY_LOOKS
+    }
+
+    /// Waits while polling threads serve the sockets, see MANY_LOOKS, or one that waits does, and for STANDS_BACK after
+    /// it, as it may soon wait again.
     fn stand_back(&self, counted_since: &mut Instant) {
         // Set before the count is read: if a `resume` resets the count after that read, it sees the flag and unparks
         // this thread.
@@ -218,7 +334,14 @@ impl Reactor {
             let now = Instant::now();
             let time = now - std::mem::replace(counted_since, now);
             let looks = self.looks.swap(0, Ordering::SeqCst);
-            if looks <= MANY_LOOKS || time > STANDS_BACK * (looks / MANY_LOOKS) {
+            let is_polled = looks > MANY_LOOKS && time <= STANDS_BACK * (looks / MANY_LOOKS);
+            let has_changed = self.changes.swap(0, Ordering::SeqCst) > 0;
+            if self.leads.load(Ordering::SeqCst) {
+                if !has_changed && !is_polled {
+                    self.sleep();
+                    continue;
+                }
+            } else if !is_polled && (!has_changed || self.followers.load(Ordering::SeqCst) > 0) {
                 break;
             }
             thread::park_timeout(STANDS_BACK);
@@ -226,10 +349,20 @@ impl Reactor {
         self.stands_back.store(false, Ordering::SeqCst);
     }
 
+    /// Sleeps while a thread leads.
+    fn sleep(&self) {
+        self.sleeps.store(true, Ordering::SeqCst);
+        if self.leads.load(Ordering::SeqCst) {
+            thread::park();
+        }
+        self.sleeps.store(false, Ordering::SeqCst);
+    }
+
     fn resume(&self) {
         if self.looks.load(Ordering::SeqCst) > 0 {
             self.looks.store(0, Ordering::SeqCst);
         }
+        self.changes.store(0, Ordering::SeqCst);
         if self.stands_back.load(Ordering::SeqCst) {
             self.thread.unpark();
         }

@@ -77,14 +77,19 @@ impl Overlapped {
             if status != STATUS_PENDING || !wait {
                 return status;
             }
-            let event = self.event();
-            if event.is_null() {
-                // There is no event, and the file is not signalled either (FILE_SKIP_SET_EVENT_ON_HANDLE): poll.
-                thread::sleep(Duration::from_millis(1));
-            } else {
-                // SAFETY: an event of the program; an invalid handle is an error.
-                unsafe { WaitForSingleObject(event, INFINITE) };
-            }
+            let has_ended = || self.internal().load(Ordering::Acquire) != STATUS_PENDING.0 as usize;
+            hosted::serve_until(has_ended, || self.sleep());
+        }
+    }
+
+    fn sleep(&self) {
+        let event = self.event();
+        if event.is_null() {
+            // There is no event, and the file is not signalled either (FILE_SKIP_SET_EVENT_ON_HANDLE): poll.
+            thread::sleep(Duration::from_millis(1));
+        } else {
+            // SAFETY: an event of the program; an invalid handle is an error.
+            unsafe { WaitForSingleObject(event, INFINITE) };
         }
     }
 

@@ -85,6 +85,7 @@ impl Told {
             self.target.pipe.send_packet(&self.target.file, self.context, status, output.len());
         }
         self.event.inspect(Handle::set);
+        hosted::wake_leader();
         STATUS_PENDING
     }
 }
