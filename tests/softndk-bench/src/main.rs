@@ -27,7 +27,7 @@ struct Arguments {
     /// Only the groups whose names contain this: messages, write, write-captured, wake, threads, queue-pairs, tokens
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
-    /// Measure connections over TCP between two devices instead: idle, writes, round-trips
+    /// Measure connections over TCP between two devices instead: idle, writes, round-trips, processes
     #[arg(long)]
     wire: bool,
     /// Fail if a target is missed
@@ -67,6 +67,9 @@ enum Part {
     Writes {
         /// By what
         served: Served,
+        /// On this processor
+        #[arg(long)]
+        processor: Option<usize>,
     },
     /// Do what is asked, beside idle connections
     Idle {
@@ -87,10 +90,11 @@ const GROUPS: [(&str, Group); 7] = [
     ("tokens", |bar| Ok(scale::tokens(bar))),
 ];
 
-const WIRE: [(&str, Group); 3] = [
+const WIRE: [(&str, Group); 4] = [
     ("idle", |bar| idle::idle(bar, &std::env::current_exe()?, 50, 1000)),
     ("writes", |bar| two_processes::writes(bar, &std::env::current_exe()?, 100)),
     ("round-trips", |bar| wire::round_trips(bar, 50)),
+    ("processes", |bar| two_processes::round_trips(bar, &std::env::current_exe()?, 50)),
 ];
 
 fn main() -> Result<()> {
@@ -107,7 +111,9 @@ fn main() -> Result<()> {
             }
             return if check { crowd::check(&waits) } else { Ok(()) };
         }
-        Some(Task::Peer { part: Part::Writes { served } }) => return two_processes::serve(served),
+        Some(Task::Peer { part: Part::Writes { served, processor } }) => {
+            return two_processes::serve(served, processor);
+        }
         Some(Task::Peer { part: Part::Idle { count } }) => return idle::serve(count),
         None => {}
     }

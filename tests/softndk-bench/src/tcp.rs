@@ -45,6 +45,16 @@ impl PingPong {
         Ok(Self { stream, message })
     }
 
+    /// With [`serve_echo`] of another process.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn with(echo: SocketAddr, size: usize) -> io::Result<Self> {
+        let stream = TcpStream::connect(echo)?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, message: vec![1; size] })
+    }
+
     /// Makes `count` round trips.
     ///
     /// # Errors
@@ -55,6 +65,23 @@ impl PingPong {
             self.stream.read_exact(&mut self.message)?;
         }
         Ok(())
+    }
+}
+
+/// Takes one connection, and sends each message back, until it ends.
+///
+/// # Errors
+/// The host's.
+pub fn serve_echo(listener: &TcpListener, size: usize) -> io::Result<()> {
+    let mut message = vec![1; size];
+    let (mut peer, _) = listener.accept()?;
+    peer.set_nodelay(true)?;
+    loop {
+        match peer.read_exact(&mut message) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            read => read?,
+        }
+        peer.write_all(&message)?;
     }
 }
 

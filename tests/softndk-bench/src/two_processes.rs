@@ -1,4 +1,4 @@
-//! 1 MiB writes from one process to another, as from machine to machine, beside a TCP stream between two processes.
+//! 1 MiB writes and round trips of 64 B between two processes, as between machines, beside TCP between two processes.
 //!
 //! Each end waits for what it needs and looks for nothing meanwhile, as the stream's do: two processors then have the two ends of what
 //! is measured, and nobody else.
@@ -7,7 +7,9 @@ use std::{
     cell::RefCell,
     fs, io,
     net::{SocketAddr, TcpListener},
+    panic::resume_unwind,
     path::Path,
+    thread,
     time::Duration,
 };
 
@@ -20,9 +22,10 @@ use crate::{
     bell::Bell,
     figures::{Figure, Target},
     link::Side,
+    memory::Message,
     ndk::{Adapter, Connector},
     peer::{Peer, tell},
-    sample::{Cost, Round, compare, timed},
+    sample::{Cost, Round, compare, pin, timed},
     tcp,
     wire::{Compared, address, figures},
 };
@@ -34,12 +37,16 @@ const TARGETS: usize = 4;
 const ROW: usize = 16;
 /// Requests of a queue.
 const DEPTH: usize = 2 * ROW;
+/// Round trips in a round.
+const TRIPS: usize = 500;
 
 /// What a process is the other end of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Served {
     /// A TCP stream.
     Stream,
+    /// TCP that sends each message back.
+    Echo,
     /// A queue pair whose FPDUs have no CRCs.
     Plain,
     /// One whose FPDUs have.
@@ -51,7 +58,7 @@ pub enum Served {
 impl Served {
     fn adapter(self, last: u8) -> Adapter {
         match self {
-            Self::Stream | Self::Plain => Adapter::at(address(last)),
+            Self::Stream | Self::Echo | Self::Plain => Adapter::at(address(last)),
             Self::Checked => Adapter::with_crc(address(last)),
             Self::Program => Adapter::of_program(address(last)),
         }
@@ -70,17 +77,20 @@ struct Offer {
 ///
 /// # Errors
 /// The host's TCP's.
-pub fn serve(served: Served) -> Result<()> {
+pub fn serve(served: Served, processor: Option<usize>) -> Result<()> {
+    processor.map(pin);
     std::thread::spawn(|| {
         let _ended = io::copy(&mut io::stdin(), &mut io::sink());
         std::process::exit(0);
     });
+    let listener = || -> Result<TcpListener> {
+        let listener = TcpListener::bind((address(2), 0))?;
+        tell(&Offer { listens: listener.local_addr()?, memory: 0, token: 0 })?;
+        Ok(listener)
+    };
     match served {
-        Served::Stream => {
-            let listener = TcpListener::bind((address(2), 0))?;
-            tell(&Offer { listens: listener.local_addr()?, memory: 0, token: 0 })?;
-            Ok(tcp::serve_stream(&listener, SIZE, TARGETS, ROW)?)
-        }
+        Served::Stream => Ok(tcp::serve_stream(&listener()?, SIZE, TARGETS, ROW)?),
+        Served::Echo => Ok(tcp::serve_echo(&listener()?, size_of::<Message>())?),
         Served::Plain | Served::Checked | Served::Program => serve_writes(&served.adapter(2)),
     }
 }
@@ -107,9 +117,12 @@ struct Other {
 }
 
 impl Other {
-    fn start(program: &Path, served: Served) -> Result<Self> {
+    fn start(program: &Path, served: Served, processor: Option<usize>) -> Result<Self> {
         let name = served.to_possible_value().context("no name for that")?;
-        let mut peer = Peer::start(program, &["writes", name.get_name()])?;
+        let processor = processor.map(|processor| processor.to_string());
+        let mut task = vec!["writes", name.get_name()];
+        task.extend(processor.iter().flat_map(|processor| ["--processor", processor]));
+        let mut peer = Peer::start(program, &task)?;
         let offer = peer.heard()?;
         Ok(Self { peer, offer })
     }
@@ -141,7 +154,12 @@ struct Writer {
 
 impl Writer {
     fn new(program: &Path, served: Served) -> Result<Self> {
-        let other = Other::start(program, served)?;
+        Self::at(program, served, None)
+    }
+
+    /// With the other end on this processor.
+    fn at(program: &Path, served: Served, processor: Option<usize>) -> Result<Self> {
+        let other = Other::start(program, served, processor)?;
         let bell = Bell::new();
         let adapter = served.adapter(1);
         let side = Side::with_receive_cq(&adapter, DEPTH, SIZE, &bell.cq(&adapter, DEPTH));
@@ -166,6 +184,45 @@ impl Writer {
     }
 }
 
+impl Writer {
+    /// Makes `count` round trips of a message.
+    fn trips(&self, count: usize) -> u64 {
+        let Self { side, bell, .. } = self;
+        for _ in 0..count {
+            side.qp.receive(0, &side.buffer.message(1));
+            side.qp.send(1, &side.buffer.message(0), 0);
+            bell.take(&side.receive_cq, 1);
+            side.initiator_cq.take(1, |_| ());
+        }
+        0
+    }
+}
+
+/// Round trips of 64 B between two processes that wait for each message, beside blocking sockets of two processes: on a processor each, and on one. The
+/// scheduler puts either pair on one processor or on two, by chance, which makes more difference than all else.
+///
+/// # Errors
+/// The host's TCP's, or of the other processes.
+pub fn round_trips(bar: &ProgressBar, program: &Path, rounds: usize) -> Result<Vec<Figure>> {
+    let places = [("a processor each", 1, Some(Target::AtMost(2.0))), ("one processor", 0, None)];
+    let measure = |(place, processor, target)| {
+        let writer = Writer::at(program, Served::Plain, Some(processor))?;
+        let echo = Other::start(program, Served::Echo, Some(processor))?;
+        // Not before: a process is where the thread is that starts it.
+        pin(0);
+        let mut ping_pong = tcp::PingPong::with(echo.offer.listens, size_of::<Message>()).context("no ping-pong")?;
+        let tcp = |count| ping_pong.pass(count).map_or_else(|error| panic!("the ping-pong broke: {error}"), |()| 0);
+        let mut contenders = [(TRIPS, timed(|count| writer.trips(count))), (TRIPS, timed(tcp))];
+        let costs = compare(bar, rounds, &mut contenders);
+        let name = format!("64 B round trip of two processes, armed, {place}");
+        Ok(figures(&name, "TCP of two processes", [costs[0], costs[1]], 1, Compared::Time, target))
+    };
+    // A thread that is pinned stays so, and those that it starts.
+    let on_a_thread = |place| thread::scope(|scope| scope.spawn(|| measure(place)).join());
+    let all = places.map(|place| on_a_thread(place).unwrap_or_else(|panic| resume_unwind(panic)));
+    Ok(all.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
 /// Notes what each round costs in processor time, in nanoseconds of an operation.
 fn counted<'a>(mut round: Round<'a>, other: &'a Other, spent: &'a RefCell<Vec<f64>>) -> Round<'a> {
     Box::new(move |operations| {
@@ -185,7 +242,7 @@ fn counted<'a>(mut round: Round<'a>, other: &'a Other, spent: &'a RefCell<Vec<f6
 pub fn writes(bar: &ProgressBar, program: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let [plain, checked] = [Writer::new(program, Served::Plain)?, Writer::new(program, Served::Checked)?];
     let confirmed = Writer::new(program, Served::Program)?;
-    let reader = Other::start(program, Served::Stream)?;
+    let reader = Other::start(program, Served::Stream, None)?;
     let mut stream = tcp::Stream::new(reader.offer.listens, SIZE, ROW).context("no stream")?;
     let tcp = |rows| stream.pass(rows).map_or_else(|error| panic!("the stream broke: {error}"), |()| 0);
     let spent: [RefCell<Vec<f64>>; 4] = Default::default();
