@@ -37,7 +37,11 @@ impl Wait {
         *self.by.lock().unwrap() = Some(thread::current().id());
         self.is_over.store(true, Ordering::Release);
         self.thread.unpark();
-        wake_leader();
+        wake_leader(self.key());
+    }
+
+    fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Waits as a program that leaves its wait to the platform. False: it slept.
@@ -45,6 +49,7 @@ impl Wait {
         let serves = Cell::new(true);
         while !self.is_over.load(Ordering::Acquire) {
             serve_until(
+                self.key(),
                 || self.is_over.load(Ordering::Acquire),
                 || {
                     serves.set(false);
@@ -91,7 +96,7 @@ fn what_a_thread_waits_for_comes_on_it() {
     let own = thread::current().id();
     let (raw, mut peer) = accepted(any());
     let (other, mut others_peer) = accepted(any());
-    // The reactor's thread may be faster while it has not stood back.
+    // The first ones come on the thread of the reactor, until the waits count as many.
     let came = (0..1000)
         .filter(|_| {
             receive(&raw, &mut peer, |wait| {
@@ -140,6 +145,24 @@ fn what_a_thread_waits_for_comes_on_it() {
             })
         });
         both.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+
+    // One polls, and the other waits.
+    thread::scope(|scope| {
+        let poller = scope.spawn(|| {
+            for _ in 0..1000 {
+                receive(&other, &mut others_peer, |wait| {
+                    while !wait.is_over.load(Ordering::Acquire) {
+                        Tcp::poll_hint();
+                    }
+                });
+            }
+        });
+        while !poller.is_finished() {
+            receive(&raw, &mut peer, |wait| {
+                wait.serve();
+            });
+        }
     });
 
     // A close while a thread serves.

@@ -180,7 +180,7 @@ pub unsafe trait Sockets: Send + Sync + 'static {
     fn poll_hint() {}
 
     /// Called when a consumer arms a completion queue. The consumer may now wait for the notification instead of
-    /// polling, so the platform must serve the sockets on a thread of its own. IRQL <= DISPATCH; spin locks may be
+    /// polling, so the platform must serve the sockets without it. IRQL <= DISPATCH; spin locks may be
     /// held.
     #[inline]
     fn must_watch() {}

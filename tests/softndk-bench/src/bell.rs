@@ -3,6 +3,7 @@
 
 use std::{
     ffi::c_void,
+    ptr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -34,11 +35,15 @@ impl Bell {
         Arc::new(adapter.cq_with(depth as u32, ring, self))
     }
 
+    fn key(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
     /// Waits until there is something in one of its queues.
     pub fn wait(&self, cq: &Cq) {
         cq.arm();
         while !self.rung.swap(false, Ordering::Acquire) {
-            hosted::serve_until(|| self.rung.load(Ordering::Acquire), thread::park);
+            hosted::serve_until(self.key(), || self.rung.load(Ordering::Acquire), thread::park);
         }
     }
 
@@ -58,5 +63,5 @@ unsafe extern "system" fn ring(context: *mut c_void, _status: NTSTATUS) {
     let bell: &Bell = unsafe { &*context.cast::<Bell>() };
     bell.rung.store(true, Ordering::Release);
     bell.thread.unpark();
-    hosted::wake_leader();
+    hosted::wake_leader(bell.key());
 }

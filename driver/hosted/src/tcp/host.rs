@@ -7,6 +7,8 @@ use socket2::{SockRef, Socket};
 
 #[cfg(unix)]
 mod system {
+    use std::{thread, time::Duration};
+
     use super::{SockRef, Socket, io};
 
     /// Lets a socket bind to a port of connections that have ended. The bind still fails if another socket listens
@@ -30,6 +32,11 @@ mod system {
     /// Does nothing: a thread that has waited for events belongs to nothing.
     pub(crate) fn leave_port() {}
 
+    /// Waits for an unpark, so long at most.
+    pub(crate) fn park(time: Duration) {
+        thread::park_timeout(time);
+    }
+
     pub(crate) const CONNECTING: i32 = libc::EINPROGRESS;
     pub(crate) const NO_SUCH_FAMILY: i32 = libc::EAFNOSUPPORT;
     pub(crate) const SENDS_NO_MORE: i32 = libc::EPIPE;
@@ -40,6 +47,8 @@ mod system {
     use std::{
         ptr::{null_mut, without_provenance_mut},
         sync::OnceLock,
+        thread,
+        time::Duration,
     };
 
     use windows_sys::Win32::{
@@ -82,12 +91,18 @@ mod system {
         unsafe { GetQueuedCompletionStatus(port, &raw mut bytes, &raw mut key, &raw mut overlapped, 0) };
     }
 
+    /// Waits so long. A wait for an unpark would last until a tick of the clock, which may be 15 ms; std sleeps by a timer
+    /// of high resolution.
+    pub(crate) fn park(time: Duration) {
+        thread::sleep(time);
+    }
+
     pub(crate) const CONNECTING: i32 = WSAEWOULDBLOCK;
     pub(crate) const NO_SUCH_FAMILY: i32 = WSAEAFNOSUPPORT;
     pub(crate) const SENDS_NO_MORE: i32 = WSAESHUTDOWN;
 }
 
-pub(super) use system::{keep_from_children, leave_port, limit, reserve};
+pub(super) use system::{keep_from_children, leave_port, limit, park, reserve};
 
 /// Whether an error means that the connect is under way.
 pub(super) fn is_connecting(error: &io::Error) -> bool {

@@ -4,7 +4,7 @@
 //! * The calling thread tries each request at once. A request that has to wait is completed by the reactor, one thread
 //!   for all sockets, when the host reports that the socket is ready. On Linux, while threads poll for completions in a
 //!   loop, they do the reactor's work themselves: to wake the reactor's thread costs more than to transfer a message.
-//!   So does a thread that waits, by [`serve_until`].
+//!   On Windows too, a thread that waits by [`serve_until`] does.
 //! * Routines are called at `DISPATCH_LEVEL`. DPCs that a routine queues run on the same thread when the routine has
 //!   returned: from received bytes to the completion in a CQ no thread waits for another.
 //! * Only the reactor closes sockets, so no socket is closed while the reactor works on it.
@@ -168,21 +168,21 @@ unsafe impl Sockets for Tcp {
     }
 }
 
-/// Waits until `is_over`, which another thread makes true before it calls [`wake_leader`], or a routine that this thread
-/// calls: meanwhile the thread serves the sockets, so that what it waits for needs no other thread. If there are no
-/// connections, or another thread serves the sockets, `sleep` waits in another way. The caller holds no lock that a
-/// routine takes.
-pub fn serve_until(is_over: impl Fn() -> bool, sleep: impl FnOnce()) {
+/// Serves the sockets until `is_over`, so that what the thread waits for needs no other thread, and returns true. A routine
+/// makes that so, or another thread, which then calls [`wake_leader`] with the same `key`, not 0. Or calls `sleep` once,
+/// which waits in another way: if there are no connections, or another thread serves the sockets. The caller holds no
+/// lock that a routine takes.
+pub fn serve_until(key: usize, is_over: impl Fn() -> bool, sleep: impl FnOnce()) -> bool {
     if processor::irql() == PASSIVE_LEVEL {
-        reactor::serve_until(is_over, sleep);
-    } else {
-        sleep();
+        return reactor::serve_until(key, is_over, sleep);
     }
+    sleep();
+    false
 }
 
-/// Has the thread in [`serve_until`] look whether its wait is over.
-pub fn wake_leader() {
-    reactor::wake_leader();
+/// Has the thread in [`serve_until`] with this `key` look whether its wait is over.
+pub fn wake_leader(key: usize) {
+    reactor::wake_leader(key);
 }
 
 /// Calls the routines of requests. The caller no longer uses the socket, whose storage may be freed within a routine.

@@ -40,6 +40,9 @@ const LOOKS: Duration = Duration::from_micros(30);
 /// While consumers poll empty CQs more than MANY_LOOKS times in each STANDS_BACK, the reactor's thread leaves the
 /// sockets to the polling threads. A consumer that polls once before each wait for a notification polls less often.
 const MANY_LOOKS: u32 = 16;
+/// While threads begin to wait at least this often in each STANDS_BACK, one of them serves the sockets while it waits, and
+/// the reactor's thread leaves the sockets to it between its waits too. Rarer waits are not worth the hand-over.
+const MANY_WAITS: u32 = 4;
 const STANDS_BACK: Duration = Duration::from_millis(1);
 
 /// The most events that one poll returns.
@@ -61,10 +64,13 @@ struct Reactor {
     looks: AtomicU32,
     /// The reactor's thread leaves the sockets to other threads, or is about to.
     stands_back: AtomicBool,
-    /// A thread serves the sockets while it waits (leader and followers, Schmidt et al.): [`wake_leader`] wakes it.
-    leads: AtomicBool,
-    /// How often a thread has begun or ceased to lead since `stand_back` or `resume` last reset it.
-    changes: AtomicU32,
+    /// What the thread waits for that serves the sockets meanwhile (leader and followers, Schmidt et al.), and is woken by
+    /// [`wake_leader`]; 0: no thread does.
+    leads: AtomicUsize,
+    /// The number of calls of [`serve_until`] since `stand_back` or `resume` last reset it.
+    waits: AtomicU32,
+    /// There are many, see MANY_WAITS.
+    waits_often: AtomicBool,
     /// The number of threads that wait while another one serves the sockets.
     followers: AtomicUsize,
     /// The reactor's thread sleeps until the leader has ceased to lead.
@@ -125,8 +131,9 @@ fn reactor() -> io::Result<&'static Reactor> {
             waker,
             looks: AtomicU32::new(0),
             stands_back: AtomicBool::new(false),
-            leads: AtomicBool::new(false),
-            changes: AtomicU32::new(0),
+            leads: AtomicUsize::new(0),
+            waits: AtomicU32::new(0),
+            waits_often: AtomicBool::new(false),
             followers: AtomicUsize::new(0),
             sleeps: AtomicBool::new(false),
             streams: AtomicUsize::new(0),
@@ -140,9 +147,9 @@ fn reactor() -> io::Result<&'static Reactor> {
 fn run() {
     let reactor = REACTOR.wait();
     let mut pace = Pace::default();
-    let mut counted_since = Instant::now();
+    let (mut looks_since, mut waits_since) = (Instant::now(), Instant::now());
     loop {
-        reactor.stand_back(&mut counted_since);
+        reactor.stand_back(&mut looks_since, &mut waits_since);
         let served = lock(&reactor.service).serve(reactor, pace.timeout());
         pace.note(served);
     }
@@ -183,7 +190,7 @@ impl Pace {
 pub(super) fn poll_hint() {
     let Some(reactor) = REACTOR.get().filter(|reactor| reactor.streams.load(Ordering::Relaxed) > 0) else { return };
     let looks = reactor.looks.fetch_add(1, Ordering::Relaxed);
-    if looks == 0 && reactor.changes.load(Ordering::Relaxed) > 0 {
+    if reactor.leads.load(Ordering::Relaxed) != 0 || looks == 0 && reactor.waits_often.load(Ordering::Relaxed) {
         // A consumer polls once before each wait, and serves the sockets then.
         return;
     }
@@ -196,41 +203,69 @@ pub(super) fn poll_hint() {
     let _served = service.serve(reactor, Some(Duration::ZERO));
 }
 
-/// Has the reactor's thread serve the sockets again, as the polling thread may now wait for a notification. If threads
-/// serve the sockets while they wait, this one may do so too: the reactor's thread looks within STANDS_BACK.
+/// Has the reactor's thread serve the sockets again, as the polling thread may now wait for a notification. Where threads
+/// wait often, it may be about to lead: the reactor's thread then serves two STANDS_BACK later, if nobody leads.
 pub(super) fn must_watch() {
     let Some(reactor) = REACTOR.get() else { return };
-    if reactor.leads.load(Ordering::SeqCst) || reactor.changes.load(Ordering::SeqCst) > 0 {
-        reactor.looks.store(0, Ordering::SeqCst);
-    } else {
-        reactor.resume();
+    reactor.looks.store(0, Ordering::SeqCst);
+    if reactor.leads.load(Ordering::SeqCst) == 0 && !reactor.waits_often.load(Ordering::SeqCst) {
+        reactor.end_park();
     }
 }
 
-/// Serves the sockets until `is_over`, whose cause calls [`wake_leader`]; or calls `sleep`, which waits in another way, if
-/// there are no connections, or another thread serves the sockets. At PASSIVE_LEVEL, with no lock that a routine takes.
-pub(super) fn serve_until(is_over: impl Fn() -> bool, sleep: impl FnOnce()) {
-    let Some(reactor) = REACTOR.get().filter(|reactor| reactor.streams.load(Ordering::Relaxed) > 0) else {
-        return sleep();
-    };
-    if !reactor.lead(&is_over) {
+/// Serves the sockets until `is_over`, whose cause calls [`wake_leader`] with the same `key`, and returns true; or calls
+/// `sleep`, which waits in another way, if there are no connections, threads wait rarely, or another thread serves the
+/// sockets. At PASSIVE_LEVEL, with no lock that a routine takes.
+pub(super) fn serve_until(key: usize, is_over: impl Fn() -> bool, sleep: impl FnOnce()) -> bool {
+    let reactor = REACTOR.get().filter(|reactor| reactor.streams.load(Ordering::Relaxed) > 0);
+    if reactor.is_some_and(|reactor| reactor.lead(key, &is_over)) {
+        return true;
+    }
+    if let Some(reactor) = reactor {
         reactor.followers.fetch_add(1, Ordering::SeqCst);
-        if !reactor.leads.load(Ordering::SeqCst) {
+        if reactor.leads.load(Ordering::SeqCst) == 0 {
             // The last leader has not seen this thread.
             reactor.thread.unpark();
         }
-        sleep();
+    }
+    sleep();
+    if let Some(reactor) = reactor {
         reactor.followers.fetch_sub(1, Ordering::SeqCst);
+    }
+    false
+}
+
+/// Wakes the thread that serves the sockets while it waits for `key`, which then looks whether its wait is over.
+pub(super) fn wake_leader(key: usize) {
+    let Some(reactor) = REACTOR.get() else { return };
+    // The caller has written what the leader's `is_over` reads, and the leader has set `leads` before it reads that.
+    fence(Ordering::SeqCst);
+    if reactor.leads.load(Ordering::SeqCst) == key && !LEADS.get() {
+        reactor.wake();
     }
 }
 
-/// Wakes the thread that serves the sockets while it waits, which then looks whether its wait is over.
-pub(super) fn wake_leader() {
-    let Some(reactor) = REACTOR.get() else { return };
-    // The caller has written what the leader's `is_over` reads, and the leader has set the flag before it reads that.
-    fence(Ordering::SeqCst);
-    if reactor.leads.load(Ordering::SeqCst) && !LEADS.get() {
-        reactor.wake();
+/// The time in which a thread leads. The drop ends it, also if a routine panics.
+struct Leading<'a> {
+    reactor: &'a Reactor,
+    has_polled: bool,
+    /// Sockets await another turn.
+    has_turns: bool,
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        let Self { reactor, has_polled, has_turns } = *self;
+        LEADS.set(false);
+        reactor.leads.store(0, Ordering::SeqCst);
+        if has_turns {
+            reactor.resume();
+        } else if reactor.sleeps.load(Ordering::SeqCst) || reactor.followers.load(Ordering::SeqCst) > 0 {
+            reactor.thread.unpark();
+        }
+        if has_polled {
+            host::leave_port();
+        }
     }
 }
 
@@ -279,11 +314,17 @@ impl Service {
 
 impl Reactor {
     /// Serves the sockets until `is_over`. False: another thread does, or is about to.
-    fn lead(&self, is_over: &dyn Fn() -> bool) -> bool {
-        if self.followers.load(Ordering::SeqCst) > 0 || self.is_polled() || self.leads.swap(true, Ordering::SeqCst) {
+    fn lead(&self, key: usize, is_over: &dyn Fn() -> bool) -> bool {
+        self.waits.fetch_add(1, Ordering::SeqCst);
+        if !self.waits_often.load(Ordering::SeqCst)
+            || self.followers.load(Ordering::SeqCst) > 0
+            || self.is_polled()
+            || self.leads.compare_exchange(0, key, Ordering::SeqCst, Ordering::SeqCst).is_err()
+        {
             return false;
         }
-        self.changes.fetch_add(1, Ordering::SeqCst);
+        let mut leading = Leading { reactor: self, has_polled: false, has_turns: false };
+        // Released before `leading` ends.
         let mut service = match self.service.try_lock() {
             Ok(service) => service,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -294,21 +335,17 @@ impl Reactor {
             }
         };
         LEADS.set(true);
+        // Bytes that this thread has moved before are no sign of more.
+        turn::moved();
         fence(Ordering::SeqCst);
         let (mut over, mut pace) = (is_over(), Pace::default());
         while !over && !self.is_polled() {
+            leading.has_polled = true;
             let served = service.serve(self, pace.timeout());
             pace.note(served);
             over = is_over();
         }
-        LEADS.set(false);
-        drop(service);
-        host::leave_port();
-        self.changes.fetch_add(1, Ordering::SeqCst);
-        self.leads.store(false, Ordering::SeqCst);
-        if self.sleeps.load(Ordering::SeqCst) || self.followers.load(Ordering::SeqCst) > 0 {
-            self.thread.unpark();
-        }
+        leading.has_turns = !service.next.is_empty();
         over
     }
 
@@ -324,27 +361,32 @@ impl Reactor {
         self.looks.load(Ordering::SeqCst) > MANY_LOOKS
     }
 
-    /// Waits while polling threads serve the sockets, see MANY_LOOKS, or one that waits does, and for STANDS_BACK after
-    /// it, as it may soon wait again.
-    fn stand_back(&self, counted_since: &mut Instant) {
-        // Set before the count is read: if a `resume` resets the count after that read, it sees the flag and unparks
-        // this thread.
+    /// Waits while other threads serve the sockets: those that poll, see MANY_LOOKS; or one that leads, and between its
+    /// waits, see MANY_WAITS.
+    fn stand_back(&self, looks_since: &mut Instant, waits_since: &mut Instant) {
+        // Set before the counts are read: if a `resume` resets them after that, it sees the flag and unparks this thread.
         self.stands_back.store(true, Ordering::SeqCst);
         loop {
             let now = Instant::now();
-            let time = now - std::mem::replace(counted_since, now);
+            let time = now - std::mem::replace(looks_since, now);
             let looks = self.looks.swap(0, Ordering::SeqCst);
-            let is_polled = looks > MANY_LOOKS && time <= STANDS_BACK * (looks / MANY_LOOKS);
-            let has_changed = self.changes.swap(0, Ordering::SeqCst) > 0;
-            if self.leads.load(Ordering::SeqCst) {
-                if !has_changed && !is_polled {
+            let poll = looks > MANY_LOOKS && time <= STANDS_BACK * (looks / MANY_LOOKS);
+            let time = now - *waits_since;
+            if time >= STANDS_BACK {
+                *waits_since = now;
+                let waits = self.waits.swap(0, Ordering::SeqCst);
+                self.waits_often.store(time * MANY_WAITS <= STANDS_BACK * waits, Ordering::SeqCst);
+            }
+            let wait = self.waits_often.load(Ordering::SeqCst);
+            if self.leads.load(Ordering::SeqCst) != 0 {
+                if !poll && !wait {
                     self.sleep();
                     continue;
                 }
-            } else if !is_polled && (!has_changed || self.followers.load(Ordering::SeqCst) > 0) {
+            } else if !poll && (!wait || self.followers.load(Ordering::SeqCst) > 0) {
                 break;
             }
-            thread::park_timeout(STANDS_BACK);
+            host::park(STANDS_BACK);
         }
         self.stands_back.store(false, Ordering::SeqCst);
     }
@@ -352,17 +394,21 @@ impl Reactor {
     /// Sleeps while a thread leads.
     fn sleep(&self) {
         self.sleeps.store(true, Ordering::SeqCst);
-        if self.leads.load(Ordering::SeqCst) {
+        if self.leads.load(Ordering::SeqCst) != 0 {
             thread::park();
         }
         self.sleeps.store(false, Ordering::SeqCst);
     }
 
+    /// Has the reactor's thread serve the sockets again, unless a thread leads.
     fn resume(&self) {
-        if self.looks.load(Ordering::SeqCst) > 0 {
-            self.looks.store(0, Ordering::SeqCst);
-        }
-        self.changes.store(0, Ordering::SeqCst);
+        self.looks.store(0, Ordering::SeqCst);
+        self.waits.store(0, Ordering::SeqCst);
+        self.waits_often.store(false, Ordering::SeqCst);
+        self.end_park();
+    }
+
+    fn end_park(&self) {
         if self.stands_back.load(Ordering::SeqCst) {
             self.thread.unpark();
         }

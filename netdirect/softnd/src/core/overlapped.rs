@@ -22,6 +22,8 @@ use windows_sys::Win32::{
     },
 };
 
+use super::device;
+
 const _: () = assert!(offset_of!(OVERLAPPED, Internal) == offset_of!(IO_STATUS_BLOCK, Anonymous));
 const _: () = assert!(offset_of!(OVERLAPPED, InternalHigh) == offset_of!(IO_STATUS_BLOCK, Information));
 
@@ -62,12 +64,15 @@ impl Overlapped {
         self.internal().store(status.to_u32() as usize, Ordering::Relaxed);
     }
 
-    /// Stores the status and the length of a request that the kernel never had.
-    pub(super) fn end(&self, status: NTSTATUS, information: usize) {
+    /// Stores the status and the length of a request that the kernel never had. The caller drops the result when it has set
+    /// the event too.
+    pub(super) fn end(&self, status: NTSTATUS, information: usize) -> Ending {
+        let ending = Ending::begin();
         // SAFETY: valid, by contract of `new`; no thread reads the field before the status says that the request has
         // ended.
         unsafe { (*self.0.as_ptr()).InternalHigh = information };
         self.internal().store(status.to_u32() as usize, Ordering::Release);
+        ending
     }
 
     /// The status of the request. STATUS_PENDING: the request has not ended, and `wait` is false.
@@ -77,8 +82,17 @@ impl Overlapped {
             if status != STATUS_PENDING || !wait {
                 return status;
             }
-            let has_ended = || self.internal().load(Ordering::Acquire) != STATUS_PENDING.0 as usize;
-            hosted::serve_until(has_ended, || self.sleep());
+            if device::uses_driver() {
+                self.sleep();
+            } else if hosted::serve_until(self.address(), || self.result(false) != STATUS_PENDING, || self.sleep()) {
+                Ending::await_all();
+                let event = self.event();
+                if !event.is_null() {
+                    // A wait for the event would have reset it, if it resets itself.
+                    // SAFETY: an event of the program; an invalid handle is an error.
+                    unsafe { WaitForSingleObject(event, 0) };
+                }
+            }
         }
     }
 
@@ -113,5 +127,31 @@ impl Overlapped {
         let internal = unsafe { &raw mut (*self.0.as_ptr()).Internal };
         // SAFETY: aligned, and valid as long as self; the kernel and other threads write it atomically.
         unsafe { AtomicUsize::from_ptr(internal) }
+    }
+}
+
+/// A request that has a status, and whose event may not be set yet.
+pub(super) struct Ending;
+
+/// How many there are.
+static ENDING: AtomicUsize = AtomicUsize::new(0);
+
+impl Ending {
+    fn begin() -> Self {
+        ENDING.fetch_add(1, Ordering::SeqCst);
+        Self
+    }
+
+    /// Waits until the events of all are set, which takes their threads a few calls.
+    fn await_all() {
+        while ENDING.load(Ordering::SeqCst) > 0 {
+            thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        ENDING.fetch_sub(1, Ordering::SeqCst);
     }
 }

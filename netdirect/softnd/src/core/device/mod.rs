@@ -6,7 +6,10 @@ mod driver;
 mod mode;
 mod process;
 
-use std::{iter, ptr};
+use std::{
+    iter, ptr,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use ndk_abi::{
     nd_ioctl::{ND_HANDLE, ND_IOCTL_VERSION},
@@ -33,7 +36,10 @@ impl File {
     /// [`Mode::chosen`].
     pub(crate) fn each() -> Result<Box<dyn Iterator<Item = Result<Self, NTSTATUS>>>, NTSTATUS> {
         Ok(match Mode::chosen(driver::is_there)? {
-            Mode::Driver => Box::new(driver::File::each().map(|file| file.map(Self::Driver))),
+            Mode::Driver => {
+                USES_DRIVER.store(true, Ordering::Relaxed);
+                Box::new(driver::File::each().map(|file| file.map(Self::Driver)))
+            }
             Mode::Hosted => Box::new(iter::once_with(|| process::File::open().map(Self::Hosted))),
         })
     }
@@ -81,6 +87,14 @@ impl File {
             Self::Hosted(file) => file.channel(overlapped).map(Channel::Hosted),
         }
     }
+}
+
+/// The process has opened the driver's device.
+static USES_DRIVER: AtomicBool = AtomicBool::new(false);
+
+/// Whether requests may be the driver's, whose ends nobody tells.
+pub(crate) fn uses_driver() -> bool {
+    USES_DRIVER.load(Ordering::Relaxed)
 }
 
 /// Returns counts of the first adapter's live objects, including the file that this call opens.

@@ -77,7 +77,7 @@ impl Told {
         // SAFETY: the program's output is valid by contract of `new`, is at least as long as `output` (`complete`
         // truncates), and does not overlap memory of this DLL.
         unsafe { ptr::copy_nonoverlapping(output.as_ptr(), self.output.cast::<u8>(), output.len()) };
-        self.overlapped.end(status, output.len());
+        let ending = self.overlapped.end(status, output.len());
         if !pended && !status.is_success() {
             return status;
         }
@@ -85,7 +85,8 @@ impl Told {
             self.target.pipe.send_packet(&self.target.file, self.context, status, output.len());
         }
         self.event.inspect(Handle::set);
-        hosted::wake_leader();
+        drop(ending);
+        hosted::wake_leader(self.overlapped.address());
         STATUS_PENDING
     }
 }
