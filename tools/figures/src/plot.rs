@@ -9,6 +9,9 @@ use crate::bytes;
 
 /// Pixels of the drawing.
 const SIZE: (u32, u32) = (960, 1290);
+/// Pixels for the names of lines, at the right; and from one name to the next.
+const NAMES: u32 = 200;
+const NAME: i32 = 15;
 const OPERATIONS: [(&str, RGBColor); 3] =
     [("send", RGBColor(0, 114, 178)), ("read", RGBColor(213, 94, 0)), ("write", RGBColor(0, 158, 115))];
 
@@ -55,7 +58,7 @@ fn colour(operation: &str) -> RGBColor {
     OPERATIONS.iter().find(|(name, _)| *name == operation).map_or(BLACK, |(_, colour)| *colour)
 }
 
-/// A document with these panels, one below the other. An error: a panel has nothing to draw.
+/// A document with these panels, one below the other. Each line's name is beside its end. An error: a panel has nothing to draw.
 pub fn svg(panels: Vec<Panel>) -> anyhow::Result<String> {
     let mut document = String::new();
     let root = SVGBackend::with_string(&mut document, SIZE).into_drawing_area();
@@ -66,23 +69,57 @@ pub fn svg(panels: Vec<Panel>) -> anyhow::Result<String> {
         let mut chart = ChartBuilder::on(area)
             .caption(title, ("sans-serif", 18))
             .margin(10)
-            .margin_right(30)
+            .margin_right(NAMES)
             .x_label_area_size(30)
             .y_label_area_size(70)
             .build_cartesian_2d(sizes.log_scale().base(2.0), values.log_scale())?;
-        chart.configure_mesh().x_label_formatter(&|size| bytes(size.round() as usize)).draw()?;
+        let sizes = |size: &f64| bytes(size.round() as usize);
+        chart.configure_mesh().x_label_formatter(&sizes).y_label_formatter(&|value| number(*value)).draw()?;
+        let mut ends = Vec::new();
         for Line { name, style, points } in lines {
-            chart
-                .draw_series(LineSeries::new(points, style).point_size(2))?
-                .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+            if let Some(end) = points.last() {
+                ends.push((chart.backend_coord(end), name, style));
+            }
+            chart.draw_series(LineSeries::new(points, style).point_size(2))?;
         }
-        let labels = chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw();
-        labels?;
+        ends.sort_by_key(|((_, y), ..)| *y);
+        let bottom = area.get_pixel_range().1.end - NAME;
+        let places = apart(&ends.iter().map(|((_, y), ..)| *y).collect::<Vec<_>>(), bottom);
+        let right = SIZE.0 as i32 - NAMES as i32 + 20;
+        for (((x, y), name, style), place) in ends.into_iter().zip(places) {
+            root.draw(&PathElement::new([(x + 4, y), (right - 4, place)], style.stroke_width(1)))?;
+            root.draw(&Text::new(name, (right, place - NAME / 2), ("sans-serif", 14).into_font().color(&style.color)))?;
+        }
     }
     root.present()?;
     drop(root);
     Ok(document)
+}
+
+/// The places of names beside the ends of lines, from above: `NAME` apart, and above `bottom`.
+fn apart(ends: &[i32], bottom: i32) -> Vec<i32> {
+    let mut least = i32::MIN;
+    let down = ends.iter().map(|&end| {
+        let place = end.max(least);
+        least = place + NAME;
+        place
+    });
+    let mut places: Vec<_> = down.collect();
+    let mut most = bottom;
+    for place in places.iter_mut().rev() {
+        *place = (*place).min(most);
+        most = *place - NAME;
+    }
+    places
+}
+
+/// A number as people write it.
+fn number(value: f64) -> String {
+    match value {
+        _ if value >= 1e6 => format!("{} M", value / 1e6),
+        _ if value >= 1e3 => format!("{},{:03}", (value / 1e3) as u32, (value % 1e3).round() as u32),
+        _ => value.to_string(),
+    }
 }
 
 /// What all values lie in. `None`: there are none above 0, which is all that a logarithmic axis has.
@@ -113,6 +150,19 @@ mod tests {
             assert_eq!(drawing.matches(&format!("\n{text}\n")).count(), 2, "{text} in {drawing}");
         }
         assert!(drawing.contains(LATENCY) && drawing.contains(BANDWIDTH) && !drawing.contains(RATE), "{drawing}");
+    }
+
+    #[test]
+    fn numbers_are_as_people_write_them() {
+        let texts = [0.05, 1.0, 20.0, 1000.0, 20_050.0, 100_000.0, 1e6, 2.5e7].map(number);
+        assert_eq!(texts, ["0.05", "1", "20", "1,000", "20,050", "100,000", "1 M", "25 M"]);
+    }
+
+    #[test]
+    fn no_name_is_on_another() {
+        assert_eq!(apart(&[10, 12, 100, 100, 101], 400), [10, 25, 100, 115, 130]);
+        assert_eq!(apart(&[10, 395, 396, 397], 400), [10, 370, 385, 400]);
+        assert!(apart(&[], 400).is_empty());
     }
 
     #[test]
