@@ -4,7 +4,7 @@
 //! * The calling thread tries each request at once. A request that has to wait is completed by the reactor, one thread
 //!   for all sockets, when the host reports that the socket is ready. On Linux, while threads poll for completions in a
 //!   loop, they do the reactor's work themselves: to wake the reactor's thread costs more than to transfer a message.
-//!   On Windows too, a thread that waits by [`serve_until`] does.
+//!   On Windows too, a thread that often waits by [`serve_until`] does.
 //! * Routines are called at `DISPATCH_LEVEL`. DPCs that a routine queues run on the same thread when the routine has
 //!   returned: from received bytes to the completion in a CQ no thread waits for another.
 //! * Only the reactor closes sockets, so no socket is closed while the reactor works on it.
@@ -170,8 +170,8 @@ unsafe impl Sockets for Tcp {
 
 /// Serves the sockets until `is_over`, so that what the thread waits for needs no other thread, and returns true. A routine
 /// makes that so, or another thread, which then calls [`wake_leader`] with the same `key`, not 0. Or calls `sleep` once,
-/// which waits in another way: if there are no connections, or another thread serves the sockets. The caller holds no
-/// lock that a routine takes.
+/// which waits in another way: if there are no connections, this thread waits rarely or is not at PASSIVE_LEVEL, or
+/// another one waits too. The caller holds no lock that a routine takes.
 pub fn serve_until(key: usize, is_over: impl Fn() -> bool, sleep: impl FnOnce()) -> bool {
     if processor::irql() == PASSIVE_LEVEL {
         return reactor::serve_until(key, is_over, sleep);

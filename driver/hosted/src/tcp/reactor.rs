@@ -40,8 +40,9 @@ const LOOKS: Duration = Duration::from_micros(30);
 /// While consumers poll empty CQs more than MANY_LOOKS times in each STANDS_BACK, the reactor's thread leaves the
 /// sockets to the polling threads. A consumer that polls once before each wait for a notification polls less often.
 const MANY_LOOKS: u32 = 16;
-/// While threads begin to wait at least this often in each STANDS_BACK, one of them serves the sockets while it waits, and
-/// the reactor's thread leaves the sockets to it between its waits too. Rarer waits are not worth the hand-over.
+/// While one thread begins to wait at least this often in each STANDS_BACK, it serves the sockets while it waits, and the
+/// reactor's thread leaves the sockets to it between its waits too. Rarer waits are not worth the hand-over, and of several
+/// threads that wait, one would have to wake another.
 const MANY_WAITS: u32 = 4;
 const STANDS_BACK: Duration = Duration::from_millis(1);
 
@@ -71,6 +72,8 @@ struct Reactor {
     waits: AtomicU32,
     /// There are many, see MANY_WAITS.
     waits_often: AtomicBool,
+    /// A thread has begun to wait while another one waited, since `stand_back` last reset it.
+    is_crowded: AtomicBool,
     /// The number of threads that wait while another one serves the sockets.
     followers: AtomicUsize,
     /// The reactor's thread sleeps until the leader has ceased to lead.
@@ -134,6 +137,7 @@ fn reactor() -> io::Result<&'static Reactor> {
             leads: AtomicUsize::new(0),
             waits: AtomicU32::new(0),
             waits_often: AtomicBool::new(false),
+            is_crowded: AtomicBool::new(false),
             followers: AtomicUsize::new(0),
             sleeps: AtomicBool::new(false),
             streams: AtomicUsize::new(0),
@@ -146,11 +150,16 @@ fn reactor() -> io::Result<&'static Reactor> {
 
 fn run() {
     let reactor = REACTOR.wait();
-    let mut pace = Pace::default();
+    let (mut pace, mut has_turns) = (Pace::default(), false);
     let (mut looks_since, mut waits_since) = (Instant::now(), Instant::now());
     loop {
-        reactor.stand_back(&mut looks_since, &mut waits_since);
-        let served = lock(&reactor.service).serve(reactor, pace.timeout());
+        if !has_turns || reactor.leads.load(Ordering::SeqCst) != 0 {
+            reactor.stand_back(&mut looks_since, &mut waits_since);
+        }
+        let mut service = lock(&reactor.service);
+        let served = service.serve(reactor, pace.timeout());
+        has_turns = !service.next.is_empty();
+        drop(service);
         pace.note(served);
     }
 }
@@ -191,7 +200,7 @@ pub(super) fn poll_hint() {
     let Some(reactor) = REACTOR.get().filter(|reactor| reactor.streams.load(Ordering::Relaxed) > 0) else { return };
     let looks = reactor.looks.fetch_add(1, Ordering::Relaxed);
     if reactor.leads.load(Ordering::Relaxed) != 0 || looks == 0 && reactor.waits_often.load(Ordering::Relaxed) {
-        // A consumer polls once before each wait, and serves the sockets then.
+        // A leader serves; or this is the one poll before a wait in which this thread serves.
         return;
     }
     let mut service = match reactor.service.try_lock() {
@@ -222,9 +231,13 @@ pub(super) fn serve_until(key: usize, is_over: impl Fn() -> bool, sleep: impl Fn
         return true;
     }
     if let Some(reactor) = reactor {
-        reactor.followers.fetch_add(1, Ordering::SeqCst);
-        if reactor.leads.load(Ordering::SeqCst) == 0 {
-            // The last leader has not seen this thread.
+        let others = reactor.followers.fetch_add(1, Ordering::SeqCst);
+        let leads = reactor.leads.load(Ordering::SeqCst) != 0;
+        if others > 0 || leads {
+            reactor.is_crowded.store(true, Ordering::SeqCst);
+        }
+        if !leads {
+            // A leader that has just gone has not seen this thread.
             reactor.thread.unpark();
         }
     }
@@ -364,7 +377,8 @@ impl Reactor {
     /// Waits while other threads serve the sockets: those that poll, see MANY_LOOKS; or one that leads, and between its
     /// waits, see MANY_WAITS.
     fn stand_back(&self, looks_since: &mut Instant, waits_since: &mut Instant) {
-        // Set before the counts are read: if a `resume` resets them after that, it sees the flag and unparks this thread.
+        // Set before the counts are read: if a `resume` resets them after that, it sees the flag and unparks this thread,
+        // which on Windows looks within STANDS_BACK only.
         self.stands_back.store(true, Ordering::SeqCst);
         loop {
             let now = Instant::now();
@@ -375,7 +389,9 @@ impl Reactor {
             if time >= STANDS_BACK {
                 *waits_since = now;
                 let waits = self.waits.swap(0, Ordering::SeqCst);
-                self.waits_often.store(time * MANY_WAITS <= STANDS_BACK * waits, Ordering::SeqCst);
+                let is_crowded = self.is_crowded.swap(false, Ordering::SeqCst);
+                let waits_often = time * MANY_WAITS <= STANDS_BACK * waits;
+                self.waits_often.store(waits_often && !is_crowded, Ordering::SeqCst);
             }
             let wait = self.waits_often.load(Ordering::SeqCst);
             if self.leads.load(Ordering::SeqCst) != 0 {

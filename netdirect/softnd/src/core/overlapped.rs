@@ -142,9 +142,14 @@ impl Ending {
         Self
     }
 
-    /// Waits until the events of all are set, which takes their threads a few calls.
+    /// Waits until the events of all are set, which takes their threads a few calls, or until that has taken too long: an
+    /// event that is set later wakes the next wait for nothing.
     fn await_all() {
-        while ENDING.load(Ordering::SeqCst) > 0 {
+        const MOST: u32 = 1000;
+        for _ in 0..MOST {
+            if ENDING.load(Ordering::SeqCst) == 0 {
+                return;
+            }
             thread::yield_now();
         }
     }

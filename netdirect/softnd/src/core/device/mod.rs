@@ -89,7 +89,7 @@ impl File {
     }
 }
 
-/// The process has opened the driver's device.
+/// The process opens the driver's device, or has tried to.
 static USES_DRIVER: AtomicBool = AtomicBool::new(false);
 
 /// Whether requests may be the driver's, whose ends nobody tells.
