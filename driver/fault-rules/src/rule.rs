@@ -104,9 +104,9 @@ pub enum Action {
     Disconnect,
     /// The connection breaks, on both sides.
     Reset,
-    /// The queue pair carries the request out after this number of microseconds, and the requests behind it later; so does a connection with its
-    /// segment. The frame goes on after that time, not before other delayed ones; those that no rule
-    /// delays pass it while there is room for them.
+    /// The queue pair carries the request out after this number of microseconds, and the requests behind it later. A connection sends or takes the
+    /// segment after that time, and the segments behind it later. The cable passes the frame on after that time, behind the frames that were delayed
+    /// before it; frames that no rule delays overtake it while there is room for them.
     Delay(u32),
     /// The queue pair carries neither the request out nor those behind it, until the consumer flushes them, the connection ends, or no rule is for
     /// the point.

@@ -52,7 +52,7 @@ const EVENTS: usize = 256;
 static REACTOR: OnceLock<Reactor> = OnceLock::new();
 
 thread_local! {
-    /// This thread leads, see [`Reactor::leads`].
+    /// This thread is the leader, see [`Reactor::leads`].
     static LEADS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -65,16 +65,16 @@ struct Reactor {
     looks: AtomicU32,
     /// The reactor's thread leaves the sockets to other threads, or is about to.
     stands_back: AtomicBool,
-    /// What the thread waits for that serves the sockets meanwhile (leader and followers, Schmidt et al.), and is woken by
-    /// [`wake_leader`]; 0: no thread does.
+    /// The key of the wait of the leader, the thread that serves the sockets while it waits (Leader/Followers, Schmidt et
+    /// al.), for [`wake_leader`]; 0: there is no leader.
     leads: AtomicUsize,
     /// The number of calls of [`serve_until`] since `stand_back` or `resume` last reset it.
     waits: AtomicU32,
-    /// There are many, see MANY_WAITS.
+    /// `waits` were many in the last STANDS_BACK, see MANY_WAITS.
     waits_often: AtomicBool,
     /// A thread has begun to wait while another one waited, since `stand_back` last reset it.
     is_crowded: AtomicBool,
-    /// The number of threads that wait while another one serves the sockets.
+    /// The number of threads that wait by `sleep` of [`serve_until`].
     followers: AtomicUsize,
     /// The reactor's thread sleeps until the leader has ceased to lead.
     sleeps: AtomicBool,
@@ -258,7 +258,7 @@ pub(super) fn wake_leader(key: usize) {
     }
 }
 
-/// The time in which a thread leads. The drop ends it, also if a routine panics.
+/// This thread is the leader until the drop, also if a routine panics.
 struct Leading<'a> {
     reactor: &'a Reactor,
     has_polled: bool,
@@ -362,7 +362,7 @@ impl Reactor {
         over
     }
 
-    /// Wakes the thread that waits for the host. It retries: callers wait for what comes of it in any case.
+    /// Wakes the thread that waits for the host's events. It retries: callers have to wait for that thread in any case.
     fn wake(&self) {
         while self.waker.wake().is_err() {
             thread::sleep(RETRY);

@@ -28,7 +28,7 @@ pub(super) struct Streams<P: Platform> {
     /// This side may send: it is the initiator, or the initiator's first message has arrived.
     may_send: bool,
     pub(super) timer: WireTimer,
-    /// The wire's timer runs not for `timer`, but for the end of a direction's delay by a fault rule. No other time of the connection counts meanwhile.
+    /// The wire's timer runs for the end of a delay by a fault rule. Until then `timer` stands still.
     pub(super) is_delayed: bool,
     /// The RTR message that is due is the second.
     pub(super) sends_rtr_again: bool,
@@ -153,7 +153,7 @@ impl<P: Platform> Wire<P> {
         let tap = this.device.capture().tap(|| this.addresses());
         let point = SegmentPoint::new(Point::SegmentIn, this, queue_pair);
         if Delay::goes_on(&mut streams.rx.delay, point.as_ref()) {
-            // The stream goes on, and tells if the connection dies.
+            // The stream receives on, and a reset of the peer is noticed.
             return match Stream::read(this, |_| Taken { used: 0, wanted: 0 }) {
                 Read::Ended(Err(_)) => RunOutcome::Ended(false),
                 Read::Ended(Ok(())) | Read::Some | Read::Nothing => RunOutcome::Idle,

@@ -134,7 +134,7 @@ pub(crate) struct WireCarrier<'a, P: Platform> {
     data: (u64, u64),
 }
 
-/// Segments of one kind keep their order while one of them is delayed.
+/// The kind of a segment: only segments of other kinds can be sent before one that is delayed.
 fn kind(segment: &Segment) -> usize {
     match segment {
         Segment::ReadResponse(_) => 0,

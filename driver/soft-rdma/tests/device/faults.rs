@@ -37,6 +37,14 @@ fn play(what: impl Fn(&Session, &Side, &Side, u32)) {
     }
 }
 
+/// Closes the connectors of both sides.
+fn close(kernel: &Session, sides: [Side; 2]) {
+    for side in sides {
+        let _may_wait = soft_rdma::close(side.connector, ignore());
+    }
+    kernel.flush_dpcs();
+}
+
 /// Some seconds pass, one by one, as the timer of a queue pair is set again for each.
 fn pass(kernel: &Session, seconds: u32) {
     kernel.flush_dpcs();
@@ -246,10 +254,7 @@ fn a_rule_sets_how_long_the_messages_of_a_connection_wait_for_a_receive() {
         wait_until(|| broken() > 0);
         let status = statuses(&active, 1)[0];
         assert!(apart || status == Err(Error::TimedOut), "{status:?}");
-        for side in [active, passive] {
-            let _may_wait = soft_rdma::close(side.connector, ignore());
-        }
-        kernel.flush_dpcs();
+        close(&kernel, [active, passive]);
     }
 }
 
@@ -275,10 +280,7 @@ fn a_delay_is_not_shortened_by_an_earlier_wait() {
     assert!(statuses(&active, 0).is_empty(), "the second of the first send ended the delay of the other");
     pass(&kernel, 2);
     assert_eq!(statuses(&active, 1), [Ok(())]);
-    for side in [active, passive] {
-        let _may_wait = soft_rdma::close(side.connector, ignore());
-    }
-    kernel.flush_dpcs();
+    close(&kernel, [active, passive]);
 }
 
 /// A send that waits for a receive is carried out in several steps.
@@ -488,10 +490,7 @@ fn a_rule_overruns_a_completion_queue() {
         assert_eq!(refused, Err(Error::ConnectionInvalid));
         assert_eq!(statuses(&passive, 2), [Ok(()), Err(Error::Canceled)]);
         assert_eq!(counts(&active)[0].1, 1);
-        for side in [active, passive] {
-            let _may_wait = soft_rdma::close(side.connector, ignore());
-        }
-        kernel.flush_dpcs();
+        close(&kernel, [active, passive]);
     }
 }
 
@@ -605,10 +604,7 @@ fn a_segment_that_a_rule_corrupts_has_the_crc_of_another() {
         } else {
             assert_eq!(counts(&active), [(0, 0)], "no CRC would find it");
         }
-        for side in [active, passive] {
-            let _may_wait = soft_rdma::close(side.connector, ignore());
-        }
-        kernel.flush_dpcs();
+        close(&kernel, [active, passive]);
     }
 }
 
@@ -638,10 +634,7 @@ fn a_rule_answers_a_segment_with_a_terminate() {
         assert_eq!(statuses(&passive, 1), [Err(Error::Canceled)]);
         assert_eq!(terminates(&kernel.take_notices()), [cause]);
         assert_eq!(counts(&passive), [(1, 1)]);
-        for side in [active, passive] {
-            let _may_wait = soft_rdma::close(side.connector, ignore());
-        }
-        kernel.flush_dpcs();
+        close(&kernel, [active, passive]);
     }
 }
 
@@ -658,10 +651,7 @@ fn a_segment_passes_its_point_once() {
     receive(&passive, 1);
     assert_eq!(statuses(&passive, 1), [Ok(())]);
     assert_eq!(counts(&passive), [(1, 0)]);
-    for side in [active, passive] {
-        let _may_wait = soft_rdma::close(side.connector, ignore());
-    }
-    kernel.flush_dpcs();
+    close(&kernel, [active, passive]);
 }
 
 /// One side sends, and rules delay its segment, or have the other side take it later.
@@ -693,10 +683,7 @@ fn a_delayed_segment_and_those_behind_it_wait() {
         assert_eq!(statuses(&passive, 2), [Ok(()); 2]);
         assert_eq!(statuses(&active, 4 - before), vec![Ok(()); 4 - before]);
         assert_eq!(counts(ruled), [(3, 1)]);
-        for side in [active, passive] {
-            let _may_wait = soft_rdma::close(side.connector, ignore());
-        }
-        kernel.flush_dpcs();
+        close(&kernel, [active, passive]);
     }
 }
 
@@ -738,10 +725,7 @@ fn delays_of_segments_end_with_their_rules_and_with_the_connection() {
             let _may_wait = Connector::disconnect(&active.connector, ignore()).unwrap();
             assert_eq!(statuses(&active, 1), [Err(Error::Canceled)]);
         }
-        for side in [active, passive] {
-            let _may_wait = soft_rdma::close(side.connector, ignore());
-        }
-        kernel.flush_dpcs();
+        close(&kernel, [active, passive]);
     }
 }
 
@@ -762,10 +746,7 @@ fn a_delayed_segment_passes_its_point_once_beside_others() {
     pass(&kernel, 1);
     assert_eq!((statuses(&active, 1), statuses(&passive, 2)), (vec![Ok(())], vec![Ok(()); 2]));
     assert_eq!(counts(&active), [(1, 1)]);
-    for side in [active, passive] {
-        let _may_wait = soft_rdma::close(side.connector, ignore());
-    }
-    kernel.flush_dpcs();
+    close(&kernel, [active, passive]);
 }
 
 /// The responder sends nothing, and the initiator's RTR messages are delayed: there are two.
@@ -784,8 +765,5 @@ fn a_delayed_rtr_message_is_sent_twice_at_most() {
         kernel.advance(Duration::from_millis(30));
     }
     assert_eq!(counts(&active), [(2, 2)]);
-    for side in [active, passive] {
-        let _may_wait = soft_rdma::close(side.connector, ignore());
-    }
-    kernel.flush_dpcs();
+    close(&kernel, [active, passive]);
 }

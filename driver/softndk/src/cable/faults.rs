@@ -34,8 +34,8 @@ impl Turn {
     }
 }
 
-/// The timer of delayed frames, at whose expiry the cable runs. The cable's own is the opener's; a reference of a timer's, which may run for an hour,
-/// would keep the cable.
+/// The timer of delayed frames, at whose expiry the cable runs. It is no timer of the cable, whose one timer is the opener's, and whose references
+/// `close` awaits: a timer keeps its object, here for an hour at most.
 pub(super) struct Delays {
     timer: Timer<Windows>,
     cable: SpinLock<Option<Weak<Cable, Windows>>, Windows>,

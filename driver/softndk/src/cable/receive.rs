@@ -303,7 +303,7 @@ impl Receive {
         queued.lists.append(delayed);
     }
 
-    /// Queues the oldest lists whose delay is over at `now`, at most `most`. When that of the next is.
+    /// Queues the oldest lists whose delay is over at `now`, at most `most`. Returns when the delay of the next list is over.
     pub(super) fn end_delays(&self, now: u64, most: usize) -> Option<u64> {
         let mut queued = self.queued.lock();
         for nth in 0..=most {

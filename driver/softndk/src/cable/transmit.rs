@@ -274,7 +274,7 @@ impl Transmit {
         }
     }
 
-    /// Queues the oldest datagrams whose delay is over at `now`, at most `most`. When that of the next is.
+    /// Queues the oldest datagrams whose delay is over at `now`, at most `most`. Returns when the delay of the next datagram is over.
     pub(super) fn end_delays(&self, now: u64, most: usize) -> Option<u64> {
         let mut state = self.state.lock();
         for nth in 0..=most {
