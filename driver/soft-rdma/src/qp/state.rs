@@ -289,6 +289,11 @@ impl<P: Platform> LockedQp<P> {
         self.initiator_queue.nth(self.outstanding)
     }
 
+    /// Whether there may be something to send: a request, or a read by which the peer confirms earlier ones.
+    pub(crate) fn has_to_send(&self) -> bool {
+        self.unconfirmed || self.current().is_some()
+    }
+
     /// The current request is carried out. `awaits_response`: the request is a read over the wire.
     pub(crate) fn carried_out(&mut self, awaits_response: bool) {
         let current = self.current().map(|(slot, request)| (slot, request.flags));

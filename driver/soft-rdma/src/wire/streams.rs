@@ -232,7 +232,7 @@ impl<P: Platform> Wire<P> {
     /// Makes FPDUs in the stream's send buffer, as far as it has room.
     fn transmit(this: &Arc<Self, P>, queue_pair: &Arc<QueuePair<P>, P>, streams: &mut Streams<P>) -> RunOutcome {
         let mut outcome = RunOutcome::Idle;
-        if streams.may_send {
+        if streams.may_send && (streams.tx.has_own_work() || queue_pair.state.lock().has_to_send()) {
             let tap = this.device.capture().tap(|| this.addresses());
             let point = SegmentPoint::new(Point::SegmentOut, this, queue_pair);
             if Delay::goes_on(&mut streams.tx.delay, point.as_ref()) {

@@ -48,6 +48,11 @@ pub(crate) struct TxStream<P: Platform> {
 }
 
 impl<P: Platform> TxStream<P> {
+    /// Whether there is something to send besides the queue pair's requests.
+    pub(super) fn has_own_work(&self) -> bool {
+        self.rtr.is_some() || self.inbound_reads.oldest().is_some() || self.delay.is_some()
+    }
+
     /// Has a segment pass its point, once. Error: a fault rule delays it, or one before it.
     fn pass_point(
         &mut self,
