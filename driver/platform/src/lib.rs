@@ -49,7 +49,9 @@ pub use prefetch::{CACHE_LINE, prefetch};
 pub use quota::{Charge, PoolQuota};
 pub use run_queue::{Next, RUNS_IN_A_ROW, Run, RunQueue};
 pub use slice::Slice;
-pub use socket::{Completion, LARGEST_TRANSFER, NoSockets, SENDS, SocketError, SocketRoutine, Sockets};
+pub use socket::{
+    Completion, LARGEST_TRANSFER, NoSockets, SENDS, SHARED, SocketError, SocketRoutine, Sockets, WrittenShared,
+};
 pub use stream::{Read, RunStream, Stream, Taken};
 pub use timer::{RunTimer, Timer};
 

@@ -11,6 +11,19 @@ pub const LARGEST_TRANSFER: usize = 128 << 10;
 /// bytes.
 pub const SENDS: usize = 3;
 
+/// The number of bytes with which a receive completes when the peer's next bytes are in shared memory, for
+/// [`Sockets::read_shared`].
+pub const SHARED: usize = usize::MAX;
+
+/// What [`Sockets::write_shared`] has done.
+#[derive(Clone, Copy, Debug)]
+pub struct WrittenShared {
+    /// The bytes that were written.
+    pub count: usize,
+    /// The room was small: more comes when the peer has read.
+    pub is_full: bool,
+}
+
 /// Why a request on a socket failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketError {
@@ -130,13 +143,39 @@ pub unsafe trait Sockets: Send + Sync + 'static {
     /// The socket was connected, or listens, and `close` has not been called.
     unsafe fn addresses(socket: *const Self::Socket) -> (SocketAddr, SocketAddr);
 
+    /// Whether two ends on one machine may exchange bytes through memory that both share, without a call of a kernel.
+    const SHARES_MEMORY: bool = false;
+
+    /// Shows the peer's next bytes in shared memory to `take`, which returns how many of them are not to be shown again; returns
+    /// whether there were more bytes than that, if all that were shown were used. Returns `take` if there are none, or
+    /// bytes come by `receive`, as before the connection had such memory. The peer may change what is shown: it may do
+    /// so with all memory of this process, as both are one user's. IRQL <= DISPATCH; `take` is called with no lock held.
+    ///
+    /// # Safety
+    /// The socket was connected, `close` is not called before this returns, and no other thread makes this call.
+    unsafe fn read_shared<F: FnOnce(&[u8]) -> usize>(_socket: *const Self::Socket, take: F) -> Result<bool, F> {
+        Err(take)
+    }
+
+    /// Shows room in shared memory to `fill`, which writes bytes and returns their number; they are sent. Returns `fill` if
+    /// bytes go by `send`. IRQL <= DISPATCH; `fill` is called with no lock held.
+    ///
+    /// # Safety
+    /// As for [`Sockets::read_shared`]; no send with bytes is under way, and `finish` was not called.
+    unsafe fn write_shared<F: FnOnce(&mut [u8]) -> usize>(
+        _socket: *const Self::Socket,
+        fill: F,
+    ) -> Result<WrittenShared, F> {
+        Err(fill)
+    }
+
     /// Sends all of the bytes, behind the bytes of earlier sends. The send completes when the kernel no longer needs
     /// the bytes, maybe before an earlier send does. After a send that fails, no bytes of later sends are sent. IRQL <=
     /// DISPATCH.
     ///
     /// # Safety
-    /// As for [`Sockets::connect`], but the socket was connected, and `finish` was not called. The 1 to
-    /// [`LARGEST_TRANSFER`] bytes lie in memory from [`crate::Platform::allocate`] and are not written until the send
+    /// As for [`Sockets::connect`], but the socket was connected, and `finish` was not called. No bytes: the send completes
+    /// when shared memory has room. The up to [`LARGEST_TRANSFER`] bytes lie in memory from [`crate::Platform::allocate`] and are not written until the send
     /// completes.
     unsafe fn send(
         socket: *mut Self::Socket,
@@ -146,7 +185,8 @@ pub unsafe trait Sockets: Send + Sync + 'static {
         length: usize,
     );
 
-    /// Receives at least 1 byte; 0 bytes: the peer sends no more. IRQL <= DISPATCH.
+    /// Receives at least 1 byte; 0 bytes: the peer sends no more; [`SHARED`]: the peer's shared memory has bytes that were not
+    /// shown. IRQL <= DISPATCH.
     ///
     /// # Safety
     /// As for [`Sockets::send`], but no other code uses the bytes until the receive completes; they are initialised.

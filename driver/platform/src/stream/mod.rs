@@ -198,21 +198,36 @@ impl<P: Platform> Stream<P> {
     /// thread at a time reads; a call of another thread gets no bytes.
     pub fn read<T: RunStream<P>>(object: &Arc<T, P>, take: impl FnOnce(&[u8]) -> Taken) -> Read {
         let stream = object.stream();
+        if stream.state.lock().awaits_bytes() {
+            Self::proceed(object);
+            return Read::Nothing;
+        }
         let (mut used, mut is_all) = (0, false);
         let mut ended = None;
         if let Some(mut reader) = Reader::of(stream) {
             ended = reader.ended;
-            let shown = reader.incoming().map_or(&[][..], |incoming| incoming.bytes());
-            let taken = if shown.is_empty() { Taken { used: 0, wanted: 0 } } else { take(shown) };
-            used = taken.used.min(shown.len());
-            is_all = used == shown.len();
-            let arranged = reader.incoming().map_or(Ok(()), |incoming| {
-                incoming.consume(used);
-                incoming.arrange(taken.wanted)
-            });
-            if arranged.is_err() {
-                stream.state.lock().fail(SocketError::Failed);
-                ended = Some(Err(SocketError::Failed));
+            let buffered = reader.incoming().map_or(&[][..], |incoming| incoming.bytes());
+            if buffered.is_empty() {
+                let mut rest = 0;
+                let shared = reader.read_shared(|bytes| {
+                    used = take(bytes).used.min(bytes.len());
+                    rest = bytes.len().saturating_sub(used);
+                    used
+                });
+                is_all = rest == 0 && !shared;
+                reader.has_shared_rest = !is_all;
+            } else {
+                let taken = take(buffered);
+                used = taken.used.min(buffered.len());
+                is_all = used == buffered.len();
+                let arranged = reader.incoming().map_or(Ok(()), |incoming| {
+                    incoming.consume(used);
+                    incoming.arrange(taken.wanted)
+                });
+                if arranged.is_err() {
+                    stream.state.lock().fail(SocketError::Failed);
+                    ended = Some(Err(SocketError::Failed));
+                }
             }
         }
         Self::proceed(object);
@@ -233,7 +248,25 @@ impl<P: Platform> Stream<P> {
     /// `on_ready`.
     pub fn write<T: RunStream<P>>(object: &Arc<T, P>, fill: impl FnOnce(&mut [u8]) -> usize) -> usize {
         let stream = object.stream();
-        let Some(memory) = stream.state.lock().begin_write() else { return 0 };
+        let mut state = stream.state.lock();
+        let Some(memory) = state.begin_write() else { return 0 };
+        let has_written = memory.as_ref().is_some_and(|memory| !memory.bytes().is_empty());
+        let shares = !has_written && !state.sends_bytes() && state.begin_shared();
+        drop(state);
+        let mut fill = fill;
+        if shares {
+            // SAFETY: `begin_shared` has checked the socket, and counts this call until `leave`; one thread writes, and no
+            // bytes wait to be sent, or are being sent: no send is called while this thread writes.
+            match unsafe { P::Sockets::write_shared(stream.socket.get(), fill) } {
+                Ok(written) => {
+                    let unneeded = stream.state.lock().end_shared_write(memory, written);
+                    drop(unneeded);
+                    Self::leave(object);
+                    return written.count;
+                }
+                Err(unused) => fill = unused,
+            }
+        }
         let mut filling = memory.or_else(|| Outgoing::new(&stream.quota).ok());
         let filled = filling.as_mut().map_or(0, |filling| {
             filling.make_room();
@@ -243,7 +276,11 @@ impl<P: Platform> Stream<P> {
         });
         let unneeded = stream.state.lock().end_write(filling, filled);
         drop(unneeded);
-        Self::proceed(object);
+        if shares {
+            Self::leave(object)
+        } else {
+            Self::proceed(object)
+        }
         filled
     }
 
@@ -365,13 +402,28 @@ struct Reader<'a, P: Platform> {
     incoming: Option<Incoming<P>>,
     /// How the stream has ended, if it has. If `Some`, the buffer has all bytes that were received before the end.
     ended: Option<Result<(), SocketError>>,
+    /// Shared memory may be read.
+    shares: bool,
+    /// It has bytes that were shown, and not used.
+    has_shared_rest: bool,
 }
 
 impl<'a, P: Platform> Reader<'a, P> {
     fn of(stream: &'a Stream<P>) -> Option<Self> {
         let mut state = stream.state.lock();
         let incoming = state.take_incoming()?;
-        Some(Self { stream, incoming: Some(incoming), ended: state.ended() })
+        let (ended, shares) = (state.ended(), state.begin_shared());
+        Some(Self { stream, incoming: Some(incoming), ended, shares, has_shared_rest: false })
+    }
+
+    /// Shows the peer's bytes in shared memory to `take`, if there are any. True: there are more, and those were used.
+    fn read_shared(&self, take: impl FnOnce(&[u8]) -> usize) -> bool {
+        if !self.shares {
+            return false;
+        }
+        // SAFETY: `begin_shared` has checked the socket, and counts this call until the drop; one thread reads.
+        let read = unsafe { P::Sockets::read_shared(self.stream.socket.get(), take) };
+        read.unwrap_or(false)
     }
 
     fn incoming(&mut self) -> Option<&mut Incoming<P>> {
@@ -382,7 +434,14 @@ impl<'a, P: Platform> Reader<'a, P> {
 impl<P: Platform> Drop for Reader<'_, P> {
     fn drop(&mut self) {
         if let Some(incoming) = self.incoming.take() {
-            let unneeded = self.stream.state.lock().put_incoming(incoming);
+            let mut state = self.stream.state.lock();
+            let unneeded = state.put_incoming(incoming);
+            state.has_shared_rest = self.has_shared_rest;
+            if self.shares {
+                // The close waits for this call, so it is not over.
+                state.leave();
+            }
+            drop(state);
             drop(unneeded);
         }
     }

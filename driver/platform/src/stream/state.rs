@@ -1,9 +1,9 @@
 //! The state of a stream, under its lock: the results of its requests, and the next request that is due.
 
-use core::array;
+use core::{array, ptr::NonNull};
 
 use crate::{
-    OutOfMemory, Platform, PoolQuota, SENDS, SocketError,
+    OutOfMemory, Platform, PoolQuota, SENDS, SHARED, SocketError, Sockets as _, WrittenShared,
     buffer::{Incoming, Outgoing},
 };
 
@@ -86,6 +86,8 @@ pub(super) struct State<P: Platform> {
     under_way: u32,
     /// The receive buffer; `None` while a `read` uses it.
     incoming: Option<Incoming<P>>,
+    /// Shared memory has bytes that the last `read` did not use.
+    pub(super) has_shared_rest: bool,
     /// The buffer to send next, if bytes were written; `None` while a `write` fills it.
     filling: Option<Outgoing<P>>,
     /// A `write` is filling the buffer.
@@ -93,6 +95,8 @@ pub(super) struct State<P: Platform> {
     /// The last `write` that began has written nothing, or a later `write` was refused: the completion of the next send
     /// calls `on_ready`.
     wants_room: bool,
+    /// The last `write` found too little room in shared memory: a send without bytes is due, which awaits room.
+    awaits_shared_room: bool,
     sending: [Sending<P>; SENDS],
     /// The kernel call of a send has not returned. The next send waits for that, so that bytes are sent in order.
     send_called: bool,
@@ -113,9 +117,11 @@ impl<P: Platform> Default for State<P> {
             calls: 0,
             under_way: 0,
             incoming: None,
+            has_shared_rest: false,
             filling: None,
             writing: false,
             wants_room: false,
+            awaits_shared_room: false,
             sending: array::from_fn(|_| Sending::default()),
             send_called: false,
             receiving: Receiving::No,
@@ -232,12 +238,25 @@ impl<P: Platform> State<P> {
         self.filling.as_ref().is_some_and(|filling| !filling.bytes().is_empty())
     }
 
-    /// The send of the written bytes, if a send request is free.
+    /// Whether a send with bytes is under way.
+    pub(super) fn sends_bytes(&self) -> bool {
+        let mut under_way = self.sending.iter().filter(|sending| sending.under_way);
+        under_way.any(|sending| sending.memory.as_ref().is_some_and(|memory| !memory.bytes().is_empty()))
+    }
+
+    /// The send of the written bytes, or the one that awaits room in shared memory, if a send request is free.
     fn next_send(&mut self) -> Option<Due> {
-        if !self.has_written() {
+        if !self.has_written() && !self.awaits_shared_room {
             return None;
         }
+        let has_written = self.has_written();
         let (number, free) = self.sending.iter_mut().enumerate().find(|(_, sending)| !sending.under_way)?;
+        if !has_written {
+            self.awaits_shared_room = false;
+            free.under_way = true;
+            self.send_called = true;
+            return Some(Due::Send(number, NonNull::dangling().as_ptr(), 0));
+        }
         core::mem::swap(&mut self.filling, &mut free.memory);
         let bytes = free.memory.as_ref()?.bytes();
         free.under_way = true;
@@ -312,6 +331,16 @@ impl<P: Platform> State<P> {
         self.ended
     }
 
+    /// Whether a `read` finds no bytes: those that come next complete a receive.
+    pub(super) fn awaits_bytes(&self) -> bool {
+        let is_empty = self.incoming.as_ref().is_some_and(|incoming| incoming.bytes().is_empty());
+        is_empty
+            && !self.has_shared_rest
+            && self.receiving == Receiving::UnderWay
+            && self.ended.is_none()
+            && self.close == Phase::No
+    }
+
     pub(super) fn take_incoming(&mut self) -> Option<Incoming<P>> {
         let mut incoming = self.incoming.take()?;
         if let Receiving::Received(count) = self.receiving {
@@ -328,6 +357,15 @@ impl<P: Platform> State<P> {
         }
         self.incoming = Some(incoming);
         None
+    }
+
+    /// Counts a call of the kernel for shared memory, which [`State::leave`] ends; false if there is no such call now.
+    pub(super) fn begin_shared(&mut self) -> bool {
+        let may = P::Sockets::SHARES_MEMORY && self.has_addresses();
+        if may {
+            self.calls = self.calls.saturating_add(1);
+        }
+        may
     }
 
     /// Starts a write, which [`State::end_write`] ends. Returns a buffer that is not being sent, or `Some(None)` if
@@ -353,6 +391,18 @@ impl<P: Platform> State<P> {
         }
         self.filling = filling;
         None
+    }
+
+    /// As [`State::end_write`], for a write to shared memory.
+    pub(super) fn end_shared_write(
+        &mut self,
+        filling: Option<Outgoing<P>>,
+        written: WrittenShared,
+    ) -> Option<Outgoing<P>> {
+        // One send for that is enough.
+        self.awaits_shared_room =
+            written.is_full && written.count == 0 && self.sending.iter().all(|send| !send.under_way);
+        self.end_write(filling, written.count)
     }
 
     /// Records the result of the connect, listen or accept.
@@ -384,7 +434,7 @@ impl<P: Platform> State<P> {
     }
 
     pub(super) fn received(&mut self, result: Result<usize, SocketError>) {
-        self.receiving = Receiving::Received(result.unwrap_or(0));
+        self.receiving = Receiving::Received(result.ok().filter(|&count| count != SHARED).unwrap_or(0));
         match result {
             Ok(0) if self.ended.is_none() => self.ended = Some(Ok(())),
             Ok(_) => {}
