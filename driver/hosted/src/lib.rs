@@ -41,7 +41,7 @@ pub use event::Event;
 pub use lock::RawSpinLock;
 pub use mdl::Mdl;
 pub use system_thread::Timer;
-pub use tcp::{Socket, Tcp, serve_until, wake_leader};
+pub use tcp::{Socket, Tcp, serve_until, share_memory, wake_leader};
 
 /// The process as the device's kernel.
 #[derive(Debug)]

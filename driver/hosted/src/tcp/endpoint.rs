@@ -9,7 +9,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{Shutdown, SocketAddr},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -21,7 +21,7 @@ use mio::{
     event::Source as _,
     net::{TcpListener, TcpStream},
 };
-use platform::SocketError;
+use platform::{SocketError, WrittenShared};
 
 use super::{
     error,
@@ -30,13 +30,13 @@ use super::{
     outgoing::{AllEnded, Given, Outgoing},
     reactor,
     request::{Bytes, Ended, Request, Room},
+    shared_memory::{self, Shared, Wants},
     turn,
 };
 
 /// A connection, a listener, or a socket that is to become one of them.
 #[derive(Default)]
 pub(super) struct Endpoint {
-    source: OnceLock<Source>,
     /// The reactor's number for the socket.
     token: OnceLock<Token>,
     /// The local address and the peer's.
@@ -44,8 +44,13 @@ pub(super) struct Endpoint {
     /// The listener that an accept was called for.
     listener: OnceLock<Weak<Self>>,
     finished: AtomicBool,
+    /// The reactor looks at the rings of this connection whenever it serves sockets, so that the peer need not ring.
+    looked_at: AtomicBool,
     incoming: Mutex<Incoming>,
     outgoing: Mutex<Outgoing>,
+    /// Closed after the directions have taken back what they offer in the name of the connection: then the host may give its addresses to
+    /// another one.
+    source: OnceLock<Source>,
 }
 
 /// A socket of the host.
@@ -68,6 +73,12 @@ fn lock<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
     part.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Ends a connection whose peer has written what cannot be into the memory: both reactors get the end of TCP.
+fn break_off(stream: &TcpStream) {
+    // An error: it has ended.
+    let _ended = stream.shutdown(Shutdown::Both);
+}
+
 impl Endpoint {
     pub(super) fn token(&self) -> Option<Token> {
         self.token.get().copied()
@@ -84,6 +95,48 @@ impl Endpoint {
 
     pub(super) fn has_finished(&self) -> bool {
         self.finished.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_looked_at(&self) -> bool {
+        self.looked_at.load(Ordering::Relaxed)
+    }
+
+    /// From now on the reactor looks at the rings. `None`: there are none, or it does already.
+    pub(super) fn begin_looks(&self) -> Option<Arc<Shared>> {
+        let shared = lock(&self.incoming).shared().cloned()?;
+        (!self.looked_at.swap(true, Ordering::Relaxed)).then_some(shared)
+    }
+
+    /// The reactor looks for the last time, before it sleeps: from now on the peer rings.
+    pub(super) fn end_looks(&self) -> impl Iterator<Item = Ended> + use<> {
+        // A request that waits has seen this, or is seen by this look: both hold the lock of the direction.
+        self.looked_at.store(false, Ordering::Relaxed);
+        self.look()
+    }
+
+    /// Tries what waits for the rings.
+    pub(super) fn look(&self) -> impl Iterator<Item = Ended> + use<> {
+        lock(&self.outgoing).becomes_ready();
+        let gone = self.proceed_outgoing();
+        self.proceed_incoming().chain(gone.into_iter().flatten())
+    }
+
+    /// Offers shared memory to the peer to which this socket has just connected. Called with `outgoing` locked.
+    pub(super) fn offer(&self) -> Option<Arc<Shared>> {
+        let (local, remote) = self.addresses()?;
+        let shared = shared_memory::offer(local, remote)?;
+        lock(&self.incoming).offer(shared.clone());
+        Some(shared)
+    }
+
+    /// Accepts what the peer has offered. Called with `outgoing` locked.
+    pub(super) fn accept_offer(&self) -> Option<Arc<Shared>> {
+        let (local, remote) = self.addresses()?;
+        // Locked before the peer sees the acceptance: what it then sends by TCP are bells.
+        let mut incoming = lock(&self.incoming);
+        let shared = shared_memory::accept(local, remote)?;
+        incoming.share(shared.clone());
+        Some(shared)
     }
 
     /// Registers the socket for the host's events. The caller holds the lock of the reactor's table of sockets, so the
@@ -192,6 +245,7 @@ impl Endpoint {
             open::set_options(&stream, own, peer)?;
             reactor::add(self, Source::Stream(stream))?;
             let _first = self.addresses.set((own, peer));
+            lock(&self.outgoing).is_accepted();
             Ok(())
         };
         prepare().map_err(|error: io::Error| error::of_any(&error))
@@ -210,21 +264,66 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn receive(&self, request: Request, room: Room) -> Option<Ended> {
-        let Some(Source::Stream(stream)) = self.source.get() else {
-            return Some(request.ends(Err(SocketError::Reset)));
-        };
+    /// As [`platform::Sockets::write_shared`].
+    pub(super) fn write_shared<F: FnOnce(&mut [u8]) -> usize>(&self, fill: F) -> Result<WrittenShared, F> {
+        let Some(Source::Stream(stream)) = self.source.get() else { return Err(fill) };
+        let Some(mut sender) = lock(&self.outgoing).begin_fill(stream, self) else { return Err(fill) };
+        let written = sender.fill(fill);
+        lock(&self.outgoing).end_fill(written.map(|_| sender), stream);
+        if written.is_none() {
+            break_off(stream);
+        }
+        // The send that then waits for room fails.
+        Ok(written.unwrap_or(WrittenShared { count: 0, is_full: true }))
+    }
+
+    /// As [`platform::Sockets::read_shared`].
+    pub(super) fn read_shared<F: FnOnce(&[u8]) -> usize>(&self, take: F) -> Result<bool, F> {
+        let Some(Source::Stream(stream)) = self.source.get() else { return Err(take) };
+        let Some((mut receiver, sent)) = lock(&self.incoming).begin_show() else { return Err(take) };
+        let taken = receiver.take(sent, take);
         let mut incoming = lock(&self.incoming);
-        incoming.wait_for(Wanted::Bytes(request, room));
-        if incoming.is_ready() && turn::is_over(self.token()) { None } else { incoming.receive(stream, self) }
+        incoming.end_show(taken.map(|_| receiver));
+        if let Some(shared) = incoming.shared() {
+            shared.wake(Wants::Room, stream);
+        }
+        if taken.is_none() {
+            break_off(stream);
+        }
+        Ok(taken.unwrap_or(false))
+    }
+
+    pub(super) fn receive(&self, request: Request, room: Room) -> impl Iterator<Item = Ended> + use<> {
+        let (mut came, mut gone) = (None, AllEnded::default());
+        if let Some(Source::Stream(stream)) = self.source.get() {
+            let mut incoming = lock(&self.incoming);
+            incoming.wait_for(Wanted::Bytes(request, room));
+            if !incoming.is_ready() || !turn::is_over(self.token()) {
+                (came, gone) = self.receive_next(stream, incoming);
+            }
+        } else {
+            came = Some(request.ends(Err(SocketError::Reset)));
+        }
+        came.into_iter().chain(gone.into_iter().flatten())
+    }
+
+    /// Tries the waiting receive, and what waits in the other direction for what this has heard.
+    fn receive_next(&self, stream: &TcpStream, mut incoming: MutexGuard<'_, Incoming>) -> (Option<Ended>, AllEnded) {
+        let came = incoming.receive(stream, self);
+        let tells = incoming.take_tells();
+        drop(incoming);
+        let gone = tells.map(|is_dead| lock(&self.outgoing).is_told(is_dead, stream, self));
+        (came, gone.unwrap_or_default())
     }
 
     /// Tries the waiting receive or accept.
-    fn proceed_incoming(&self) -> Option<Ended> {
-        match self.source.get()? {
-            Source::Stream(stream) => lock(&self.incoming).receive(stream, self),
-            Source::Listener(listener) => self.accept_next(listener, lock(&self.incoming)),
-        }
+    fn proceed_incoming(&self) -> impl Iterator<Item = Ended> + use<> {
+        let (came, gone) = match self.source.get() {
+            Some(Source::Stream(stream)) => self.receive_next(stream, lock(&self.incoming)),
+            Some(Source::Listener(listener)) => (self.accept_next(listener, lock(&self.incoming)), AllEnded::default()),
+            None => (None, AllEnded::default()),
+        };
+        came.into_iter().chain(gone.into_iter().flatten())
     }
 
     /// Tries the waiting connect and sends.
@@ -238,7 +337,7 @@ impl Endpoint {
     /// Ends the sending side.
     pub(super) fn finish(&self, request: Request) -> Ended {
         let outcome = match self.source.get() {
-            Some(Source::Stream(stream)) => stream.shutdown(std::net::Shutdown::Write),
+            Some(Source::Stream(stream)) => lock(&self.outgoing).finish(stream, self),
             _ => Err(io::ErrorKind::NotConnected.into()),
         };
         if outcome.is_ok() {
@@ -252,13 +351,13 @@ impl Endpoint {
         let (mut came, mut gone) = (None, AllEnded::default());
         if readiness.incoming {
             lock(&self.incoming).becomes_ready(readiness.closed);
-            came = self.proceed_incoming();
+            came = Some(self.proceed_incoming());
         }
         if readiness.outgoing {
             lock(&self.outgoing).becomes_ready();
             gone = self.proceed_outgoing();
         }
-        came.into_iter().chain(gone.into_iter().flatten())
+        came.into_iter().flatten().chain(gone.into_iter().flatten())
     }
 
     /// Closes the host's listening socket at once, as the reactor may close the endpoint only later.

@@ -18,6 +18,7 @@ mod open;
 mod outgoing;
 mod reactor;
 mod request;
+mod shared_memory;
 mod turn;
 
 use std::{
@@ -25,11 +26,12 @@ use std::{
     sync::Arc,
 };
 
-use platform::{Completion, PASSIVE_LEVEL, SocketError, Sockets};
+use platform::{Completion, PASSIVE_LEVEL, SocketError, Sockets, WrittenShared};
 
 use crate::processor;
 use endpoint::Endpoint;
 use request::{Bytes, Ended, Request, Room};
+pub use shared_memory::share_memory;
 
 /// TCP of the host.
 #[derive(Debug)]
@@ -64,6 +66,8 @@ impl Socket {
 unsafe impl Sockets for Tcp {
     type Socket = Socket;
     type Request = ();
+
+    const SHARES_MEMORY: bool = true;
 
     fn new_socket() -> Socket {
         Socket::default()
@@ -106,6 +110,22 @@ unsafe impl Sockets for Tcp {
         endpoint.and_then(|endpoint| endpoint.addresses()).unwrap_or((none, none))
     }
 
+    unsafe fn read_shared<F: FnOnce(&[u8]) -> usize>(socket: *const Socket, take: F) -> Result<bool, F> {
+        // SAFETY: the socket is valid during the call, by contract; only its start and its close change it.
+        match unsafe { Socket::endpoint(socket) } {
+            Some(endpoint) => endpoint.read_shared(take),
+            None => Err(take),
+        }
+    }
+
+    unsafe fn write_shared<F: FnOnce(&mut [u8]) -> usize>(socket: *const Socket, fill: F) -> Result<WrittenShared, F> {
+        // SAFETY: as in `read_shared`.
+        match unsafe { Socket::endpoint(socket) } {
+            Some(endpoint) => endpoint.write_shared(fill),
+            None => Err(fill),
+        }
+    }
+
     unsafe fn send(socket: *mut Socket, _: *mut (), done: Completion, bytes: *const u8, length: usize) {
         // SAFETY: `done` is this request's, and only the new `Request` calls it.
         let request = unsafe { Request::new(done) };
@@ -128,10 +148,10 @@ unsafe impl Sockets for Tcp {
         // SAFETY: the bytes are valid, and no other code uses them, until `request` ends, which owns them.
         let room = unsafe { Room::new(bytes, length) };
         // SAFETY: the socket is valid during the call, by contract; only its start and its close change it.
-        complete_all(match unsafe { Socket::endpoint(socket) } {
-            Some(endpoint) => endpoint.receive(request, room),
-            None => Some(request.ends(Err(SocketError::Canceled))),
-        });
+        match unsafe { Socket::endpoint(socket) } {
+            Some(endpoint) => complete_all(endpoint.receive(request, room)),
+            None => complete_all(Some(request.ends(Err(SocketError::Canceled)))),
+        }
     }
 
     unsafe fn finish(socket: *mut Socket, _: *mut (), done: Completion) {

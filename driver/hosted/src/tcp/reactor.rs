@@ -4,6 +4,7 @@
 use std::{
     cell::Cell,
     collections::BTreeSet,
+    hint,
     io::{self, ErrorKind},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
@@ -19,7 +20,8 @@ use slab::Slab;
 use super::{
     endpoint::{Endpoint, Readiness, Source},
     host,
-    request::Request,
+    request::{Ended, Request},
+    shared_memory::Shared,
     turn,
 };
 use crate::processor::Raised;
@@ -48,6 +50,14 @@ const STANDS_BACK: Duration = Duration::from_millis(1);
 
 /// The most events that one poll returns.
 const EVENTS: usize = 256;
+
+/// While the rings of some connections are looked at, a thread that polls asks the host for events only after so many looks.
+const LOOKS_PER_POLL: u32 = 128;
+
+/// Before the thread that serves sleeps, it looks at the rings for SPIN: a peer on another processor may answer sooner than a wake-up takes. After
+/// n times in vain it does so before one of 2^n sleeps only, so that a peer that needs this processor gets it.
+const SPIN: Duration = Duration::from_micros(20);
+const MOST_VAIN_SPINS: u32 = 10;
 
 static REACTOR: OnceLock<Reactor> = OnceLock::new();
 
@@ -126,7 +136,15 @@ fn reactor() -> io::Result<&'static Reactor> {
         let registry = poll.registry().try_clone()?;
         let waker = Waker::new(&registry, WAKER)?;
         let thread = thread::Builder::new().name("sockets".to_owned()).spawn(run)?.thread().clone();
-        let service = Service { poll, events: Events::with_capacity(EVENTS), next: BTreeSet::new() };
+        let service = Service {
+            poll,
+            events: Events::with_capacity(EVENTS),
+            next: BTreeSet::new(),
+            rings: Vec::new(),
+            looks: 0,
+            skips: 0,
+            vain_spins: 0,
+        };
         let _first = REACTOR.set(Reactor {
             thread,
             service: Mutex::new(service),
@@ -299,29 +317,97 @@ struct Service {
     events: Events,
     /// Sockets that get another turn.
     next: BTreeSet<Token>,
+    /// Connections by shared memory whose rings are looked at.
+    rings: Vec<(Arc<Endpoint>, Arc<Shared>)>,
+    /// The looks at `rings` since the host was asked for events.
+    looks: u32,
+    /// The sleeps before which `spin` does nothing, and its last calls that were in vain.
+    skips: u32,
+    vain_spins: u32,
 }
 
 impl Service {
     /// Polls the host, for `timeout` at most (`None`: until an event), and serves the sockets that are ready or get
     /// another turn, without a wait if there is such a turn. False: there was no event and no such turn.
     fn serve(&mut self, reactor: &Reactor, timeout: Option<Duration>) -> io::Result<bool> {
-        let Self { poll, events, next } = self;
-        poll.poll(events, if next.is_empty() { timeout } else { Some(Duration::ZERO) })?;
+        let mut timeout = if self.next.is_empty() { timeout } else { Some(Duration::ZERO) };
+        let mut is_served = false;
+        if !self.rings.is_empty() {
+            is_served = self.look(|(_, shared)| shared.is_due(), Endpoint::look);
+            if is_served {
+                timeout = Some(Duration::ZERO);
+            }
+            if timeout == Some(Duration::ZERO) {
+                self.looks += 1;
+                if self.next.is_empty() && self.looks < LOOKS_PER_POLL {
+                    return Ok(is_served);
+                }
+            } else if self.spin() {
+                return Ok(true);
+            } else if self.look(|_| true, Endpoint::end_looks) {
+                self.rings.clear();
+                return Ok(true);
+            } else {
+                self.rings.clear();
+            }
+            self.looks = 0;
+        }
+        let Self { poll, events, next, rings, .. } = self;
+        let timeout = if next.is_empty() { timeout } else { Some(Duration::ZERO) };
+        poll.poll(events, timeout)?;
         if events.is_empty() && next.is_empty() {
-            return Ok(false);
+            return Ok(is_served);
         }
         let due = std::mem::take(next);
         for event in &*events {
             match event.token() {
-                WAKER => reactor.close_all(),
-                token => reactor.serve(token, Readiness::from(event)),
+                WAKER => reactor.close_all(rings),
+                token => rings.extend(reactor.serve(token, Readiness::from(event))),
             }
         }
         for token in due {
-            reactor.serve(token, Readiness { incoming: true, outgoing: true, closed: false });
+            rings.extend(reactor.serve(token, Readiness { incoming: true, outgoing: true, closed: false }));
         }
         *next = turn::end();
         Ok(true)
+    }
+
+    /// Before a sleep: looks at `rings` for SPIN. True: a request has ended.
+    fn spin(&mut self) -> bool {
+        let Some(spins) = self.skips.checked_sub(1) else {
+            let since = Instant::now();
+            while since.elapsed() < SPIN {
+                hint::spin_loop();
+                if self.look(|(_, shared)| shared.is_due(), Endpoint::look) {
+                    self.vain_spins = 0;
+                    return true;
+                }
+            }
+            self.vain_spins = (self.vain_spins + 1).min(MOST_VAIN_SPINS);
+            self.skips = 1 << self.vain_spins;
+            return false;
+        };
+        self.skips = spins;
+        false
+    }
+
+    /// Has `look` serve those of `rings` that are `due`. True: a request has ended.
+    fn look<I: Iterator<Item = Ended>>(
+        &mut self,
+        due: impl Fn(&(Arc<Endpoint>, Arc<Shared>)) -> bool,
+        look: impl Fn(&Endpoint) -> I,
+    ) -> bool {
+        let mut is_served = false;
+        for (endpoint, _) in self.rings.iter().filter(|ring| due(ring)) {
+            turn::begin();
+            let _raised = Raised::to_dispatch();
+            for ended in look(endpoint) {
+                is_served = true;
+                ended.complete();
+            }
+        }
+        self.next.append(&mut turn::end());
+        is_served
     }
 }
 
@@ -432,9 +518,16 @@ impl Reactor {
 
     /// Serves a socket that is ready. If the socket was closed in between and its token reused, this serves the new
     /// socket, whose tries get WouldBlock if it is not ready.
-    fn serve(&self, token: Token, readiness: Readiness) {
-        let endpoint = lock(&self.sockets).get(token.0).cloned();
-        let Some(endpoint) = endpoint else { return };
+    ///
+    /// Returns its rings, if they are to be looked at from now on.
+    fn serve(&self, token: Token, readiness: Readiness) -> Option<(Arc<Endpoint>, Arc<Shared>)> {
+        let endpoint = lock(&self.sockets).get(token.0).cloned()?;
+        self.serve_endpoint(&endpoint, readiness);
+        let shared = endpoint.begin_looks()?;
+        Some((endpoint, shared))
+    }
+
+    fn serve_endpoint(&self, endpoint: &Endpoint, readiness: Readiness) {
         turn::begin();
         // DPCs that the routines queue run at the end of this function, on this thread: no consumer waits for another
         // thread.
@@ -444,7 +537,7 @@ impl Reactor {
         }
     }
 
-    fn close_all(&self) {
+    fn close_all(&self, rings: &mut Vec<(Arc<Endpoint>, Arc<Shared>)>) {
         // The loop runs without the lock, as a routine may close another socket.
         let closing = std::mem::take(&mut *lock(&self.closing));
         for (endpoint, request) in closing {
@@ -452,6 +545,7 @@ impl Reactor {
                 lock(&self.sockets).try_remove(token.0);
                 self.streams.fetch_sub(usize::from(endpoint.is_stream()), Ordering::Relaxed);
             }
+            rings.retain(|(other, _)| !Arc::ptr_eq(other, &endpoint));
             let canceled = endpoint.close();
             debug_assert_eq!(Arc::strong_count(&endpoint), 1, "somebody else has the socket");
             drop(endpoint);

@@ -75,13 +75,17 @@ impl Bytes {
     /// Sends as many bytes as the host takes.
     pub(super) fn send(&mut self, mut to: impl Write) -> io::Result<()> {
         while self.left > 0 {
-            // SAFETY: valid by contract; `next` and `left` leave out the bytes that were sent.
-            let bytes = unsafe { slice::from_raw_parts(self.next, self.left) };
-            let sent = to.write(bytes)?;
+            let sent = to.write(self.rest())?;
             self.next = self.next.wrapping_add(sent);
             self.left -= sent;
         }
         Ok(())
+    }
+
+    /// The bytes that were not sent yet.
+    pub(super) fn rest(&self) -> &[u8] {
+        // SAFETY: valid by contract; `next` and `left` leave out the bytes that were sent.
+        unsafe { slice::from_raw_parts(self.next, self.left) }
     }
 
     /// The length of the whole send.

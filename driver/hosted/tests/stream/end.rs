@@ -1,25 +1,26 @@
-//! `platform::Stream` over the host's TCP: what a connection of the device is.
+//! [`End`]: an object with a stream, as the device's connections are.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{
-        Mutex,
+        Mutex, MutexGuard, PoisonError,
         mpsc::{self, Receiver, Sender},
     },
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use hosted::Hosted;
 use platform::{Arc, Deferred, Dispatch, Read, RunDeferred, RunStream, SocketError, Stream, Taken};
 
 /// A test that waits so long hangs.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub(crate) const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// What an end tells.
 #[derive(Debug, PartialEq, Eq)]
-enum Said {
+pub(crate) enum Said {
     Started(Result<(), SocketError>),
     /// All that it received before.
     Ended(Result<(), SocketError>, Vec<u8>),
@@ -27,9 +28,13 @@ enum Said {
 }
 
 struct Work {
-    /// What is left to be sent; then it finishes.
+    /// What is left to be sent; then it finishes, if it was made with data, or was told so.
     data: Vec<u8>,
     finishes: bool,
+    /// It uses no bytes that it receives.
+    holds: bool,
+    /// It neither reads nor receives.
+    is_deaf: bool,
     received: Vec<u8>,
     started: bool,
     ended: bool,
@@ -39,9 +44,9 @@ struct Work {
 }
 
 /// An end of a connection, or a listener.
-struct End {
+pub(crate) struct End {
     deferred: Deferred<Hosted>,
-    stream: Stream<Hosted>,
+    pub(crate) stream: Stream<Hosted>,
     work: Mutex<Work>,
 }
 
@@ -73,9 +78,12 @@ impl RunDeferred<Hosted> for End {
             }
             return;
         }
-        loop {
-            let received = &mut work.received;
+        while !work.is_deaf {
+            let Work { received, holds, .. } = &mut *work;
             let read = Stream::read(this, |bytes| {
+                if *holds {
+                    return Taken { used: 0, wanted: 0 };
+                }
                 received.extend_from_slice(bytes);
                 Taken { used: bytes.len(), wanted: 0 }
             });
@@ -108,11 +116,13 @@ impl RunDeferred<Hosted> for End {
 }
 
 impl End {
-    fn new(data: Vec<u8>) -> (Arc<Self, Hosted>, Receiver<Said>) {
+    pub(crate) fn new(data: Vec<u8>) -> (Arc<Self, Hosted>, Receiver<Said>) {
         let (said, hears) = mpsc::channel();
         let work = Work {
             finishes: !data.is_empty(),
             data,
+            holds: false,
+            is_deaf: false,
             received: Vec::new(),
             started: false,
             ended: false,
@@ -126,24 +136,74 @@ impl End {
         (end, hears)
     }
 
-    fn close(this: &Arc<Self, Hosted>) {
+    /// Sends more.
+    pub(crate) fn send(this: &Arc<Self, Hosted>, data: &[u8]) {
+        this.work.lock().unwrap().data.extend_from_slice(data);
+        Deferred::schedule(this);
+    }
+
+    pub(crate) fn finish(this: &Arc<Self, Hosted>) {
+        this.work.lock().unwrap().finishes = true;
+        Deferred::schedule(this);
+    }
+
+    pub(crate) fn hold(this: &Arc<Self, Hosted>, holds: bool) {
+        this.work.lock().unwrap().holds = holds;
+        Deferred::schedule(this);
+    }
+
+    pub(crate) fn deafen(this: &Arc<Self, Hosted>, is_deaf: bool) {
+        this.work.lock().unwrap().is_deaf = is_deaf;
+        Deferred::schedule(this);
+    }
+
+    /// The bytes that are left to be sent.
+    pub(crate) fn left(&self) -> usize {
+        self.work.lock().unwrap().data.len()
+    }
+
+    /// Takes `count` received bytes, once they are there.
+    pub(crate) fn take(&self, count: usize) -> Vec<u8> {
+        let until = Instant::now() + LIMIT;
+        loop {
+            let received = &mut self.work.lock().unwrap().received;
+            if received.len() >= count {
+                return received.drain(..count).collect();
+            }
+            assert!(Instant::now() < until, "{} of {count} bytes have come", received.len());
+            thread::yield_now();
+        }
+    }
+
+    pub(crate) fn close(this: &Arc<Self, Hosted>) {
         this.work.lock().unwrap().closes = true;
         Deferred::schedule(this);
     }
 }
 
-fn hear(from: &Receiver<Said>) -> Said {
+/// Waits for the turn of a test that looks at shared memory, of which a process has a limited number, or that needs all.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn hear(from: &Receiver<Said>) -> Said {
     from.recv_timeout(LIMIT).expect("it says something")
 }
 
-type Heard = (Arc<End, Hosted>, Receiver<Said>);
+pub(crate) type Heard = (Arc<End, Hosted>, Receiver<Said>);
 
-/// A listener, and two ends that are connected and send this.
-fn connected(ours: Vec<u8>, theirs: Vec<u8>) -> [Heard; 3] {
-    let (listener, active, passive) = (End::new(Vec::new()), End::new(ours), End::new(theirs));
+/// Has an end listen; its address.
+pub(crate) fn listen(listener: &Heard) -> SocketAddr {
     Stream::listen(&listener.0, ANY);
     assert_eq!(hear(&listener.1), Said::Started(Ok(())));
-    let (at, _) = listener.0.stream.addresses().unwrap();
+    listener.0.stream.addresses().unwrap().0
+}
+
+/// A listener, and two ends that are connected and send this.
+pub(crate) fn connected(ours: Vec<u8>, theirs: Vec<u8>) -> [Heard; 3] {
+    let (listener, active, passive) = (End::new(Vec::new()), End::new(ours), End::new(theirs));
+    let at = listen(&listener);
     Stream::accept(&passive.0, &listener.0).unwrap();
     Stream::connect(&active.0, ANY, at).unwrap();
     for end in [&active, &passive] {
@@ -152,62 +212,13 @@ fn connected(ours: Vec<u8>, theirs: Vec<u8>) -> [Heard; 3] {
     [listener, active, passive]
 }
 
-fn close(ends: [Heard; 3]) {
+pub(crate) fn close<const COUNT: usize>(ends: [Heard; COUNT]) {
     for (end, hears) in ends {
         End::close(&end);
         while hear(&hears) != Said::Closed {}
     }
 }
 
-fn bytes(count: usize, step: usize) -> Vec<u8> {
+pub(crate) fn bytes(count: usize, step: usize) -> Vec<u8> {
     (0..count).map(|at| (at * step % 251) as u8).collect()
-}
-
-#[test]
-fn both_ends_send_much_and_finish() {
-    let (ours, theirs) = (bytes(5 << 20, 3), bytes(3 << 20, 7));
-    let ends = connected(ours.clone(), theirs.clone());
-    assert!(hear(&ends[1].1) == Said::Ended(Ok(()), theirs));
-    assert!(hear(&ends[2].1) == Said::Ended(Ok(()), ours));
-    close(ends);
-}
-
-#[test]
-fn the_close_of_one_end_is_a_reset_for_the_other() {
-    let ends = connected(Vec::new(), Vec::new());
-    End::close(&ends[1].0);
-    assert_eq!(hear(&ends[1].1), Said::Closed);
-    let Said::Ended(how, received) = hear(&ends[2].1) else { panic!("it did not end") };
-    assert_eq!(received, []);
-    // Wine may tell of an end first: its closesocket shuts down what it closes.
-    let is_wine = std::env::var_os("WINELOADER").is_some();
-    assert!(how == Err(SocketError::Reset) || is_wine && how == Ok(()), "{how:?}");
-    let [listener, _, passive] = ends;
-    for (end, hears) in [listener, passive] {
-        End::close(&end);
-        assert_eq!(hear(&hears), Said::Closed);
-    }
-}
-
-#[test]
-fn an_accept_is_canceled_by_the_close_of_its_listener() {
-    let (listener, passive) = (End::new(Vec::new()), End::new(Vec::new()));
-    Stream::listen(&listener.0, ANY);
-    assert_eq!(hear(&listener.1), Said::Started(Ok(())));
-    Stream::accept(&passive.0, &listener.0).unwrap();
-    End::close(&listener.0);
-    assert_eq!(hear(&passive.1), Said::Started(Err(SocketError::Canceled)));
-    assert_eq!(hear(&listener.1), Said::Closed);
-    End::close(&passive.0);
-    while hear(&passive.1) != Said::Closed {}
-}
-
-#[test]
-fn hundreds_at_once() {
-    let all: Vec<_> = (1..300).map(|number| connected(bytes(number * 100, 3), bytes(number * 10, 7))).collect();
-    for (number, ends) in (1..300).zip(&all) {
-        assert!(hear(&ends[1].1) == Said::Ended(Ok(()), bytes(number * 10, 7)));
-        assert!(hear(&ends[2].1) == Said::Ended(Ok(()), bytes(number * 100, 3)));
-    }
-    all.into_iter().for_each(close);
 }
