@@ -1,6 +1,7 @@
-//! Every case with two ends once more, each end on a device of a process of its own: between them is TCP of this machine.
+//! Every case with two ends once more, each end on a device of a process of its own: between them is TCP of this machine, or on the path of rings the
+//! memory that such devices share.
 //!
-//! The program starts itself once more, to have the second device. Nothing of the devices is shared; the memory of the cases is, as both
+//! The program starts itself once more, to have the second device; the memory of the cases is, as both
 //! processes are one program to them. One case is played after the other, as they have addresses of the machine.
 #![cfg(target_os = "linux")]
 
@@ -33,13 +34,17 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The other process, the same for one case after the other as long as it runs.
-fn other() -> Arc<Process> {
-    static OTHER: Mutex<Option<Arc<Process>>> = Mutex::new(None);
-    let mut other = OTHER.lock().unwrap_or_else(PoisonError::into_inner);
+/// The other process, which shares memory with this one on the path of rings; the same for one case after the other as long as it runs.
+fn other(path: Path) -> Arc<Process> {
+    static OTHERS: [Mutex<Option<Arc<Process>>>; 2] = [const { Mutex::new(None) }; 2];
+    let shares = path == Path::Rings;
+    let mut other = OTHERS[usize::from(shares)].lock().unwrap_or_else(PoisonError::into_inner);
     match other.as_ref().filter(|process| process.is_running()) {
         Some(process) => process.clone(),
-        None => other.insert(Arc::new(Process::start("the_other_process").expect("to start this program"))).clone(),
+        None => {
+            let process = Process::start("the_other_process", shares).expect("to start this program");
+            other.insert(Arc::new(process)).clone()
+        }
     }
 }
 
@@ -58,13 +63,13 @@ fn there() -> Vec<IpAddr> {
     [other].into_iter().chain(ipv6.filter(IpAddr::is_ipv6).take(1)).collect()
 }
 
-fn boot() -> (Box<dyn Transport>, Box<dyn Transport>) {
-    (Box::new(Local::<Hosted>::new(&here(), true)), Box::new(Other::boot(other().agent())))
+fn boot(path: Path) -> (Box<dyn Transport>, Box<dyn Transport>) {
+    (Box::new(Local::<Hosted>::new(&here(), true)), Box::new(Other::boot(other(path).agent())))
 }
 
 fn play(case: &Case, path: Path) -> anyhow::Result<bool> {
     let _turn = turn();
-    let (here, there) = boot();
+    let (here, there) = boot(path);
     run_on_two_devices(case, here, there, path, PATIENCE)
 }
 
@@ -77,7 +82,7 @@ fn run(name: &str, path: Path) {
     }
     let _turn = turn();
     let case = named(name);
-    passed(case, play_on_two_devices(case, boot, path, PATIENCE));
+    passed(case, play_on_two_devices(case, || boot(path), path, PATIENCE));
 }
 
 conformance::for_each_case!(tests);
@@ -86,6 +91,7 @@ conformance::for_each_case!(tests);
 #[test]
 #[ignore = "it is run by the other tests"]
 fn the_other_process() {
+    hosted::share_memory(other::shares());
     let listener = other::listener(&io::stdin()).unwrap();
     serve(listener, || Box::new(Local::<Hosted>::new(&there(), true))).unwrap();
 }

@@ -1,6 +1,7 @@
 //! The process that has the other device, which this one starts.
 
 use std::{
+    env,
     io::{self, Stdin},
     net::{Ipv4Addr, TcpListener},
     os::fd::{AsFd as _, OwnedFd},
@@ -10,6 +11,9 @@ use std::{
 
 use conformance::{agent::Agent, memory::shared};
 
+/// The environment variable that says whether such a process shares memory.
+const SHARES: &str = "SHARES_MEMORY";
+
 /// A process that has a device.
 pub(crate) struct Process {
     child: Mutex<Child>,
@@ -17,14 +21,16 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts this program once more, to have a device and nothing else: the test of that name serves it.
-    pub(crate) fn start(test: &str) -> io::Result<Self> {
+    /// Starts this program once more, to have a device and nothing else: the test of that name serves it, and connections share memory or do
+    /// not.
+    pub(crate) fn start(test: &str, shares: bool) -> io::Result<Self> {
         static PATH: LazyLock<io::Result<String>> = LazyLock::new(shared::share);
         let path = PATH.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let child = Command::new("/proc/self/exe")
             .args([test, "--exact", "--ignored", "--nocapture"])
+            .env(SHARES, if shares { "1" } else { "0" })
             .stdin(OwnedFd::from(listener))
             .stdout(Stdio::null())
             .spawn()?;
@@ -60,6 +66,11 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Whether this process, started so, shares memory.
+pub(crate) fn shares() -> bool {
+    env::var(SHARES).is_ok_and(|shares| shares == "1")
 }
 
 /// What such a process listens on.

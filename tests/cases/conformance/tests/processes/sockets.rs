@@ -48,11 +48,25 @@ fn has(process: u32, socket: &str) -> anyhow::Result<bool> {
     Ok(false)
 }
 
-const CONNECTS: Case =
-    Case { name: "connects", shows: "a connection is one of TCP between the two processes", run: connects };
+const BY_TCP: Case = Case {
+    name: "connects",
+    shows: "a connection is one of TCP between the two processes",
+    run: |bench| connects(bench, Path::Plain),
+};
+const BY_MEMORY: Case = Case {
+    name: "connects",
+    shows: "a connection is one of TCP between the two processes, which share memory",
+    run: |bench| connects(bench, Path::Rings),
+};
+
+/// Whether the process has memory mapped that it shares with the other end of such a connection.
+fn shares_memory(process: u32) -> anyhow::Result<bool> {
+    Ok(fs::read_to_string(format!("/proc/{process}/maps"))?.contains("/softndk-"))
+}
 
 /// A connection with data both ways. Whoever connected has to have one end of its TCP, and the other process the other.
-fn connects(bench: &Bench<'_>) -> anyhow::Result<()> {
+fn connects(bench: &Bench<'_>, path: Path) -> anyhow::Result<()> {
+    let other = other(path);
     let pair = Pair::new(bench)?;
     exchange(&pair.a, &pair.b, &pattern(1, 5000))?;
     exchange(&pair.b, &pair.a, &pattern(2, 5000))?;
@@ -60,7 +74,10 @@ fn connects(bench: &Bench<'_>) -> anyhow::Result<()> {
     let (Some(from), Some(to)) = ends else { anyhow::bail!("no addresses: {ends:?}") };
     let (ours, theirs) = (socket(from, to)?, socket(to, from)?);
     ensure!(has(process::id(), &ours)?, "this process does not have the end at {from}");
-    ensure!(has(other().id(), &theirs)?, "the other process does not have the end at {to}");
+    ensure!(has(other.id(), &theirs)?, "the other process does not have the end at {to}");
+    for process in [process::id(), other.id()] {
+        ensure!(shares_memory(process)? == (path == Path::Rings), "process {process} shares memory, or does not");
+    }
     Ok(())
 }
 
@@ -72,16 +89,15 @@ fn failure<T>(result: anyhow::Result<T>) -> String {
 // Shows S812.
 #[test]
 fn a_connection_is_tcp_between_two_processes() {
-    for path in Path::ALL {
-        assert!(play(&CONNECTS, path).unwrap());
-    }
+    assert!(play(&BY_TCP, Path::Plain).unwrap());
+    assert!(play(&BY_MEMORY, Path::Rings).unwrap());
 }
 
 #[test]
 fn two_devices_of_one_process_are_noticed() {
     let _turn = turn();
     let [here, there] = [here(), there()].map(|addresses| Box::new(Local::<Hosted>::new(&addresses, true)));
-    let failure = failure(run_on_two_devices(&CONNECTS, here, there, Path::Plain, PATIENCE));
+    let failure = failure(run_on_two_devices(&BY_TCP, here, there, Path::Plain, PATIENCE));
     assert!(failure.contains("the other process does not have the end at 127.0.1.2"), "{failure}");
 }
 
@@ -89,7 +105,7 @@ fn two_devices_of_one_process_are_noticed() {
 fn one_device_is_noticed() {
     let _turn = turn();
     let device = Box::new(Local::<Hosted>::new(&here(), true));
-    let failure = failure(run(&CONNECTS, device, Path::Plain, PATIENCE));
+    let failure = failure(run(&BY_TCP, device, Path::Plain, PATIENCE));
     assert!(failure.contains("there is no TCP from 0101007F"), "{failure}");
 }
 
@@ -97,11 +113,11 @@ fn one_device_is_noticed() {
 fn the_end_of_the_other_process_is_noticed() {
     let dies = |bench: &Bench<'_>| {
         let pair = Pair::new(bench)?;
-        other().end();
+        other(Path::Plain).end();
         exchange(&pair.a, &pair.b, b"nobody is there")
     };
     let dies = Case { name: "dies", shows: "the other process is gone", run: dies };
     let failure = failure(play(&dies, Path::Plain));
     assert!(failure.contains("the other process is gone: "), "{failure}");
-    assert!(play(&CONNECTS, Path::Plain).unwrap(), "the next case has another one");
+    assert!(play(&BY_TCP, Path::Plain).unwrap(), "the next case has another one");
 }
