@@ -45,10 +45,13 @@ pub fn run(full: bool, tally: &mut Tally) {
     // Shows S1724.
     tally.check("SOFTND_CAPTURE names the file for a capture of the process's device", captured);
     let (crc, timeout) = (reads("SOFTND_CRC", ["0", "1"], "yes"), reads("SOFTND_SEND_TIMEOUT", ["0", "3600"], "3601"));
+    let shared = reads("SOFTND_SHARED_MEMORY", ["0", "1"], "off");
     // Shows T55.
     tally.check("a SOFTND_CRC that is neither 0 nor 1 is refused", crc);
     // Shows T55.
     tally.check("a SOFTND_SEND_TIMEOUT of more than 3600 seconds is refused", timeout);
+    // Shows T55.
+    tally.check("a SOFTND_SHARED_MEMORY that is neither 0 nor 1 is refused", shared);
     any_provider::run(full, tally);
 }
 

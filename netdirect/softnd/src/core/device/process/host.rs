@@ -34,6 +34,10 @@ const ADAPTER_ID: u64 = 0x0001_ffff_ff00_0000;
 /// The environment variable for CRCs on TCP connections. 1: always. 0, or not set: only if the peer asks for CRCs.
 const CRC: &str = "SOFTND_CRC";
 
+/// The environment variable for connections with other processes of the user on this machine. 1, or not set: they go by shared memory; 0: by
+/// TCP.
+const SHARED_MEMORY: &str = "SOFTND_SHARED_MEMORY";
+
 /// The environment variable for the seconds that a send waits for a receive of its peer, at most [`SEND_TIMEOUT_MAX`];
 /// 0: without limit.
 const SEND_TIMEOUT: &str = "SOFTND_SEND_TIMEOUT";
@@ -44,6 +48,19 @@ const FAULTS: &str = "SOFTND_FAULTS";
 
 /// The environment variable for the file that gets a capture of the process's connections.
 const CAPTURE: &str = "SOFTND_CAPTURE";
+
+/// An environment variable that is 0 or 1, or not set.
+fn is_on(variable: &str, unset: bool) -> Result<bool, NTSTATUS> {
+    match env::var_os(variable) {
+        None => Ok(unset),
+        Some(value) if value == "0" => Ok(false),
+        Some(value) if value == "1" => Ok(true),
+        Some(value) => {
+            eprintln!("softnd.dll: {variable} is {value:?}: it may be 0 or 1");
+            Err(STATUS_INVALID_PARAMETER)
+        }
+    }
+}
 
 /// The process, with one adapter.
 pub(super) struct ProcessHost {
@@ -58,15 +75,8 @@ impl ProcessHost {
     pub(super) fn new() -> Result<Self, NTSTATUS> {
         let provider = Provider::new(&[])?;
         // The driver's parameter `Crc`.
-        provider.want_crc(match env::var_os(CRC) {
-            None => false,
-            Some(crc) if crc == "0" => false,
-            Some(crc) if crc == "1" => true,
-            Some(crc) => {
-                eprintln!("softnd.dll: {CRC} is {crc:?}: it may be 0 or 1");
-                return Err(STATUS_INVALID_PARAMETER);
-            }
-        });
+        provider.want_crc(is_on(CRC, false)?);
+        hosted::share_memory(is_on(SHARED_MEMORY, true)?);
         // The driver's parameter `SendTimeout`.
         if let Some(timeout) = env::var_os(SEND_TIMEOUT) {
             let seconds = timeout.to_str().and_then(|seconds| seconds.parse().ok());
