@@ -44,7 +44,7 @@ fn write(link: &Link, bell: &Bell, rows: usize) -> u64 {
         to.qp.receive(0, &to.buffer.message(0));
         for index in 0..ROW {
             let target = to.buffer.address(index % TARGETS * SIZE);
-            from.qp.write(index, &from.buffer.sge(0, SIZE), target, to.buffer.token);
+            from.qp.write(index, &from.buffer.sge(0, SIZE), target, to.buffer.token, 0);
         }
         from.qp.send(ROW, &from.buffer.message(0), 0);
         bell.take(&to.receive_cq, 1);

@@ -27,7 +27,7 @@ struct Arguments {
     /// Only the groups whose names contain this: messages, write, write-captured, wake, threads, queue-pairs, tokens
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
-    /// Measure connections over TCP between two devices instead: idle, writes, round-trips, processes
+    /// Measure connections over TCP between two devices instead: idle, writes, round-trips, processes, shared (memory)
     #[arg(long)]
     wire: bool,
     /// Fail if a target is missed
@@ -90,11 +90,12 @@ const GROUPS: [(&str, Group); 7] = [
     ("tokens", |bar| Ok(scale::tokens(bar))),
 ];
 
-const WIRE: [(&str, Group); 4] = [
+const WIRE: [(&str, Group); 5] = [
     ("idle", |bar| idle::idle(bar, &std::env::current_exe()?, 50, 1000)),
     ("writes", |bar| two_processes::writes(bar, &std::env::current_exe()?, 100)),
     ("round-trips", |bar| wire::round_trips(bar, 50)),
     ("processes", |bar| two_processes::round_trips(bar, &std::env::current_exe()?, 50)),
+    ("shared", |bar| two_processes::shared(bar, &std::env::current_exe()?, 50)),
 ];
 
 fn main() -> Result<()> {

@@ -5,10 +5,11 @@
 
 use std::{
     cell::RefCell,
-    fs, io,
+    fs, hint, io,
     net::{SocketAddr, TcpListener},
     panic::resume_unwind,
     path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::Duration,
 };
@@ -16,14 +17,15 @@ use std::{
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use indicatif::ProgressBar;
+use ndk_abi::ndkpi::NDK_OP_FLAG_DEFER;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     bell::Bell,
     figures::{Figure, Target},
-    link::Side,
+    link::{BATCH, Side},
     memory::Message,
-    ndk::{Adapter, Connector},
+    ndk::{Adapter, Connector, Cq},
     peer::{Peer, tell},
     sample::{Cost, Round, compare, pin, timed},
     tcp,
@@ -35,8 +37,10 @@ const SIZE: usize = 1 << 20;
 const TARGETS: usize = 4;
 /// Writes, or pieces of the stream, until the other side says that it has them all.
 const ROW: usize = 16;
+/// So for small ones.
+const SMALL_ROW: usize = 512;
 /// Requests of a queue.
-const DEPTH: usize = 2 * ROW;
+const DEPTH: usize = 2 * SMALL_ROW;
 /// Round trips in a round.
 const TRIPS: usize = 500;
 
@@ -53,15 +57,38 @@ pub enum Served {
     Checked,
     /// As plain, of programs: a write ends when it is placed.
     Program,
+    /// As plain, and both ends poll.
+    Polled,
+    /// As plain, by shared memory.
+    Shared,
+    /// As shared, and both ends poll.
+    SharedPolled,
 }
 
 impl Served {
     fn adapter(self, last: u8) -> Adapter {
         match self {
-            Self::Stream | Self::Echo | Self::Plain => Adapter::at(address(last)),
             Self::Checked => Adapter::with_crc(address(last)),
             Self::Program => Adapter::of_program(address(last)),
+            _ => Adapter::at(address(last)),
         }
+    }
+
+    fn polls(self) -> bool {
+        matches!(self, Self::Polled | Self::SharedPolled)
+    }
+
+    fn shares_memory(self) -> bool {
+        matches!(self, Self::Shared | Self::SharedPolled)
+    }
+}
+
+/// Takes one result from the queue of a bell, by polling or by waiting.
+fn take(cq: &Cq, bell: &Bell, polls: bool) {
+    if polls {
+        cq.take(1, |_| ());
+    } else {
+        bell.take(cq, 1);
     }
 }
 
@@ -91,11 +118,13 @@ pub fn serve(served: Served, processor: Option<usize>) -> Result<()> {
     match served {
         Served::Stream => Ok(tcp::serve_stream(&listener()?, SIZE, TARGETS, ROW)?),
         Served::Echo => Ok(tcp::serve_echo(&listener()?, size_of::<Message>())?),
-        Served::Plain | Served::Checked | Served::Program => serve_writes(&served.adapter(2)),
+        _ => serve_writes(served),
     }
 }
 
-fn serve_writes(adapter: &Adapter) -> Result<()> {
+fn serve_writes(served: Served) -> Result<()> {
+    hosted::share_memory(served.shares_memory());
+    let adapter = &served.adapter(2);
     let bell = Bell::new();
     let listener = adapter.listener();
     let side = Side::with_receive_cq(adapter, DEPTH, TARGETS * SIZE, &bell.cq(adapter, DEPTH));
@@ -103,7 +132,7 @@ fn serve_writes(adapter: &Adapter) -> Result<()> {
     side.qp.receive(0, &side.buffer.message(0));
     let _connector = listener.accept(&side.qp);
     loop {
-        bell.take(&side.receive_cq, 1);
+        take(&side.receive_cq, bell, served.polls());
         side.qp.receive(0, &side.buffer.message(0));
         side.qp.send(0, &side.buffer.message(1), 0);
         side.initiator_cq.take(1, |_| ());
@@ -149,6 +178,7 @@ struct Writer {
     side: Side,
     bell: &'static Bell,
     other: Other,
+    polls: bool,
     _adapter: Adapter,
 }
 
@@ -163,22 +193,24 @@ impl Writer {
         let bell = Bell::new();
         let adapter = served.adapter(1);
         let side = Side::with_receive_cq(&adapter, DEPTH, SIZE, &bell.cq(&adapter, DEPTH));
+        hosted::share_memory(served.shares_memory());
         let _connector = adapter.connect_to(other.offer.listens, &side.qp);
-        Ok(Self { _connector, side, bell, other, _adapter: adapter })
+        Ok(Self { _connector, side, bell, other, polls: served.polls(), _adapter: adapter })
     }
 
-    /// Writes `rows` rows; each ends with a message, since what was written before one is there when it is, and with its answer.
-    fn pass(&self, rows: usize) -> u64 {
+    /// Writes `rows` rows of `row` pieces, a batch at a time; each ends with a message, since what was written before one is there when it is, and with its answer.
+    fn pass(&self, rows: usize, row: usize, size: usize) -> u64 {
         let Self { side, bell, other: Other { offer, .. }, .. } = self;
         for _ in 0..rows {
             side.qp.receive(0, &side.buffer.message(1));
-            for index in 0..ROW {
-                let target = offer.memory + (index % TARGETS * SIZE) as u64;
-                side.qp.write(index, &side.buffer.sge(0, SIZE), target, offer.token);
+            for index in 0..row {
+                let target = offer.memory + (index % TARGETS * size) as u64;
+                let flags = if (index + 1) % BATCH == 0 || index + 1 == row { 0 } else { NDK_OP_FLAG_DEFER };
+                side.qp.write(index, &side.buffer.sge(0, size), target, offer.token, flags);
             }
-            side.qp.send(ROW, &side.buffer.message(0), 0);
-            bell.take(&side.receive_cq, 1);
-            side.initiator_cq.take(ROW + 1, |_| ());
+            side.qp.send(row, &side.buffer.message(0), 0);
+            take(&side.receive_cq, bell, self.polls);
+            side.initiator_cq.take(row + 1, |_| ());
         }
         0
     }
@@ -191,7 +223,7 @@ impl Writer {
         for _ in 0..count {
             side.qp.receive(0, &side.buffer.message(1));
             side.qp.send(1, &side.buffer.message(0), 0);
-            bell.take(&side.receive_cq, 1);
+            take(&side.receive_cq, bell, self.polls);
             side.initiator_cq.take(1, |_| ());
         }
         0
@@ -217,10 +249,13 @@ pub fn round_trips(bar: &ProgressBar, program: &Path, rounds: usize) -> Result<V
         let name = format!("64 B round trip of two processes, armed, {place}");
         Ok(figures(&name, "TCP of two processes", [costs[0], costs[1]], 1, Compared::Time, target))
     };
-    // A thread that is pinned stays so, and those that it starts.
-    let on_a_thread = |place| thread::scope(|scope| scope.spawn(|| measure(place)).join());
-    let all = places.map(|place| on_a_thread(place).unwrap_or_else(|panic| resume_unwind(panic)));
+    let all = places.map(|place| pinned(|| measure(place)));
     Ok(all.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
+/// Does `work` on a thread, as a thread that is pinned stays so, and what it starts.
+fn pinned<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Notes what each round costs in processor time, in nanoseconds of an operation.
@@ -247,9 +282,9 @@ pub fn writes(bar: &ProgressBar, program: &Path, rounds: usize) -> Result<Vec<Fi
     let tcp = |rows| stream.pass(rows).map_or_else(|error| panic!("the stream broke: {error}"), |()| 0);
     let spent: [RefCell<Vec<f64>>; 4] = Default::default();
     let mut contenders = [
-        (1, counted(timed(|rows| plain.pass(rows)), &plain.other, &spent[0])),
-        (1, counted(timed(|rows| checked.pass(rows)), &checked.other, &spent[1])),
-        (1, counted(timed(|rows| confirmed.pass(rows)), &confirmed.other, &spent[2])),
+        (1, counted(timed(|rows| plain.pass(rows, ROW, SIZE)), &plain.other, &spent[0])),
+        (1, counted(timed(|rows| checked.pass(rows, ROW, SIZE)), &checked.other, &spent[1])),
+        (1, counted(timed(|rows| confirmed.pass(rows, ROW, SIZE)), &confirmed.other, &spent[2])),
         (1, counted(timed(tcp), &reader, &spent[3])),
     ];
     let costs = compare(bar, rounds, &mut contenders);
@@ -268,5 +303,88 @@ pub fn writes(bar: &ProgressBar, program: &Path, rounds: usize) -> Result<Vec<Fi
         let processors = figures(&name, "TCP stream", [spent[ours], spent[3]], ROW, Compared::Time, None);
         times.into_iter().chain(processors)
     });
+    Ok(all.into_iter().flatten().collect())
+}
+
+/// Sends a word to a thread on another processor and back, `count` times.
+fn word_trips(count: usize) -> u64 {
+    let word = AtomicUsize::new(0);
+    let await_word = |awaited| {
+        while word.load(Ordering::Acquire) != awaited {
+            hint::spin_loop();
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            pin(1);
+            for trip in 0..count {
+                await_word(2 * trip + 1);
+                word.store(2 * trip + 2, Ordering::Release);
+            }
+        });
+        for trip in 0..count {
+            word.store(2 * trip + 1, Ordering::Release);
+            await_word(2 * trip + 2);
+        }
+    });
+    0
+}
+
+/// Between two processes that share memory, each on a processor: round trips of 64 B, beside a word between two threads and blocking sockets of two
+/// processes; 1 MiB writes, beside memcpy; 64 B writes, beside those over TCP.
+///
+/// # Errors
+/// The host's TCP's, or of the other processes.
+pub fn shared(bar: &ProgressBar, program: &Path, rounds: usize) -> Result<Vec<Figure>> {
+    let small = |writer: &Writer, rows| writer.pass(rows, SMALL_ROW, size_of::<Message>());
+    // One after the other: a process that polls has its processor for itself.
+    let polled = pinned(|| {
+        let writer = Writer::at(program, Served::SharedPolled, Some(1))?;
+        pin(0);
+        let (from, mut to) = (vec![1_u8; SIZE], vec![2_u8; TARGETS * SIZE]);
+        let copy = |count| {
+            for index in 0..count {
+                to[index % TARGETS * SIZE..][..SIZE].copy_from_slice(&from);
+                hint::black_box(&mut to);
+            }
+            0
+        };
+        let mut contenders = [
+            (TRIPS, timed(|count| writer.trips(count))),
+            (20 * TRIPS, timed(word_trips)),
+            (2, timed(|rows| writer.pass(rows, ROW, SIZE))),
+            (2 * ROW, timed(copy)),
+            (4, timed(|rows| small(&writer, rows))),
+        ];
+        Ok(compare(bar, rounds, &mut contenders))
+    })?;
+    let armed = pinned(|| {
+        let writer = Writer::at(program, Served::Shared, Some(1))?;
+        let echo = Other::start(program, Served::Echo, Some(1))?;
+        pin(0);
+        let mut ping_pong = tcp::PingPong::with(echo.offer.listens, size_of::<Message>()).context("no ping-pong")?;
+        let tcp = |count| ping_pong.pass(count).map_or_else(|error| panic!("the ping-pong broke: {error}"), |()| 0);
+        Ok(compare(bar, rounds, &mut [(TRIPS, timed(|count| writer.trips(count))), (TRIPS, timed(tcp))]))
+    })?;
+    let by_tcp = pinned(|| {
+        let writer = Writer::at(program, Served::Polled, Some(1))?;
+        pin(0);
+        Ok(compare(bar, rounds, &mut [(4, timed(|rows| small(&writer, rows)))]))
+    })?;
+    let trip = |name: &str, reference: &str, costs, most| {
+        let name = format!("64 B round trip of two processes, shared memory, {name}");
+        figures(&name, reference, costs, 1, Compared::Time, Some(Target::AtMost(most)))
+    };
+    let of_one =
+        |cost: Cost, row: usize| Cost { median: cost.median / row as f64, typical: cost.typical / row as f64, ..cost };
+    let large = [of_one(polled[2], ROW), polled[3]];
+    let small = [polled[4], by_tcp[0]].map(|cost| of_one(cost, SMALL_ROW));
+    let all = [
+        trip("polled", "a word between two threads", [polled[0], polled[1]], 3.0),
+        trip("polled", "TCP of two processes", [polled[0], armed[1]], 0.5),
+        trip("armed", "TCP of two processes", [armed[0], armed[1]], 1.5),
+        figures("1 MiB write, shared memory", "memcpy", large, 1, Compared::Rate, Some(Target::AtLeast(0.5))),
+        figures("64 B write, shared memory", "over TCP", small, 1, Compared::Rate, None),
+    ];
     Ok(all.into_iter().flatten().collect())
 }

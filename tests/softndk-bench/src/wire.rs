@@ -37,6 +37,8 @@ pub(crate) fn address(last: u8) -> IpAddr {
 
 impl Machines {
     pub(crate) fn new(adapter: fn(IpAddr) -> Adapter) -> Self {
+        // As two machines are.
+        hosted::share_memory(false);
         let [from, to] = [1, 2].map(|last| adapter(address(last)));
         let listener = to.listener();
         Self { from, to, listener }

@@ -65,7 +65,7 @@ fn write(Link { sender, receiver, .. }: &Link, count: usize) -> u64 {
     for index in 0..count {
         let offset = index % TARGETS * SIZE;
         let to = &receiver.buffer;
-        sender.qp.write(index, &sender.buffer.sge(0, SIZE), to.address(offset), to.token);
+        sender.qp.write(index, &sender.buffer.sge(0, SIZE), to.address(offset), to.token, 0);
         sender.initiator_cq.take(1, |_| ());
     }
     0

@@ -90,7 +90,7 @@ fn post_poll_and_arm_allocate_nothing() {
     assert_eq!(late, 0, "sends that wait for receives");
 
     let writes = allocations(|| {
-        from.qp.write(0, &message, to.buffer.address(0), to.buffer.token);
+        from.qp.write(0, &message, to.buffer.address(0), to.buffer.token, 0);
         from.initiator_cq.take(1, |_| ());
     });
     assert_eq!(writes, 0, "a write");

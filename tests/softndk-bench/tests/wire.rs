@@ -34,7 +34,7 @@ fn large_writes_between_two_devices() {
     }
     for index in 0..40 {
         let offset = index % 4 * SIZE;
-        link.sender.qp.write(index, &source.sge(0, SIZE), target.address(offset), target.token);
+        link.sender.qp.write(index, &source.sge(0, SIZE), target.address(offset), target.token, 0);
         link.sender.initiator_cq.take(1, |_| ());
     }
     // What was written is there when a message that follows it is.

@@ -10,11 +10,15 @@ use softndk_bench::{idle, two_processes, wire};
 fn every_figure_is_there() {
     let bar = ProgressBar::hidden();
     let program = Path::new(env!("CARGO_BIN_EXE_softndk-bench"));
-    let groups =
-        [idle::idle(&bar, program, 2, 50), two_processes::writes(&bar, program, 2), wire::round_trips(&bar, 2)];
+    let groups = [
+        idle::idle(&bar, program, 2, 50),
+        two_processes::writes(&bar, program, 2),
+        wire::round_trips(&bar, 2),
+        two_processes::shared(&bar, program, 2),
+    ];
     let figures: Vec<_> = groups.into_iter().flat_map(|group| group.expect("a group")).collect();
-    assert_eq!(figures.len(), 23);
-    assert_eq!(figures.iter().filter(|figure| figure.target.is_some()).count(), 6);
+    assert_eq!(figures.len(), 33);
+    assert_eq!(figures.iter().filter(|figure| figure.target.is_some()).count(), 10);
     for figure in &figures {
         let values = [figure.value, figure.reference_value, figure.ratio];
         assert!(values.iter().all(|value| value.is_finite() && *value > 0.0), "{figure:?}");

@@ -270,8 +270,8 @@ impl Qp {
 
     /// NdkWrite of one SGE.
     #[inline]
-    pub fn write(&self, context: usize, sge: &NDK_SGE, remote: u64, token: u32) {
-        let status = call!(self.0, NdkWrite(without_provenance_mut(context), sge, 1, remote, token, 0));
+    pub fn write(&self, context: usize, sge: &NDK_SGE, remote: u64, token: u32, flags: u32) {
+        let status = call!(self.0, NdkWrite(without_provenance_mut(context), sge, 1, remote, token, flags));
         assert_eq!(status, STATUS_SUCCESS);
     }
 }
