@@ -44,6 +44,8 @@ pub(super) struct Endpoint {
     /// The listener that an accept was called for.
     listener: OnceLock<Weak<Self>>,
     finished: AtomicBool,
+    /// The finish went by TCP.
+    is_shut: AtomicBool,
     /// The reactor looks at the rings of this connection whenever it serves sockets, so that the peer need not ring.
     looked_at: AtomicBool,
     incoming: Mutex<Incoming>,
@@ -91,6 +93,19 @@ impl Endpoint {
 
     pub(super) fn is_stream(&self) -> bool {
         matches!(self.source.get(), Some(Source::Stream(_)))
+    }
+
+    /// Ends the sending side of TCP.
+    pub(super) fn shut(&self, stream: &TcpStream) -> io::Result<()> {
+        // Before the peer can answer.
+        self.is_shut.store(true, Ordering::Relaxed);
+        let outcome = stream.shutdown(Shutdown::Write);
+        self.is_shut.store(outcome.is_ok(), Ordering::Relaxed);
+        outcome
+    }
+
+    pub(super) fn is_shut(&self) -> bool {
+        self.is_shut.load(Ordering::Relaxed)
     }
 
     pub(super) fn has_finished(&self) -> bool {

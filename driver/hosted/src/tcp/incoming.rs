@@ -322,7 +322,7 @@ fn of_tcp(received: io::Result<usize>, stream: &TcpStream, endpoint: &Endpoint) 
         Err(error) if error.kind() == ErrorKind::WouldBlock => None,
         Err(error) => Some(Err(error::of_any(&error))),
         // The host reports a reset once: if a send has returned it, a receive returns 0, and the socket has no peer.
-        Ok(0) if !endpoint.has_finished() && stream.peer_addr().is_err() => Some(Err(SocketError::Reset)),
+        Ok(0) if !endpoint.is_shut() && stream.peer_addr().is_err() => Some(Err(SocketError::Reset)),
         Ok(count) => Some(Ok(count)),
     }
 }

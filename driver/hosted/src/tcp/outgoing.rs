@@ -4,7 +4,6 @@ use std::{
     array,
     collections::VecDeque,
     io::{self, ErrorKind},
-    net::Shutdown,
     sync::Arc,
 };
 
@@ -90,7 +89,7 @@ impl Outgoing {
             shared.wake(Wants::Data, stream);
             return Ok(());
         }
-        stream.shutdown(Shutdown::Write)
+        endpoint.shut(stream)
     }
 
     /// Begins to show room in shared memory. [`Outgoing::end_fill`] ends it. `None`: bytes go by TCP, or the connection is dead.

@@ -1,7 +1,9 @@
 //! `platform::Stream` over the host's TCP: what a connection of the device is.
 
 mod end;
+mod process;
 mod shared_memory;
+mod soak;
 
 use platform::{SocketError, Stream};
 

@@ -5,12 +5,9 @@ use std::{
     fs::{self, File, Permissions},
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
-    os::{
-        fd::OwnedFd,
-        unix::fs::{FileExt as _, PermissionsExt as _},
-    },
+    os::unix::fs::{FileExt as _, PermissionsExt as _},
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::Child,
     thread,
     time::{Duration, Instant},
 };
@@ -18,22 +15,10 @@ use std::{
 use hosted::{Hosted, Tcp};
 use platform::{Arc, Read, RunStream, SocketError, Sockets as _, Stream, Taken};
 
-use crate::end::{ANY, End, Heard, LIMIT, Said, bytes, close, connected, hear, listen, turn};
-
-/// The file of a connection, as its name is documented.
-fn file(connecting: SocketAddr, accepting: SocketAddr) -> PathBuf {
-    use std::os::unix::fs::MetadataExt as _;
-    let network = fs::metadata("/proc/self/ns/net").unwrap().ino();
-    let address = |address: SocketAddr| format!("{}-{}", address.ip(), address.port());
-    PathBuf::from(format!("/dev/shm/softndk-{network}-{}-{}", address(connecting), address(accepting)))
-}
-
-/// How many times this process has the memory of a connection mapped.
-fn mappings(connecting: SocketAddr, accepting: SocketAddr) -> usize {
-    let name = file(connecting, accepting);
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    maps.lines().filter(|line| line.contains(name.to_str().unwrap())).count()
-}
+use crate::{
+    end::{ANY, End, Heard, LIMIT, Said, bytes, close, connected, hear, listen, turn},
+    process::{file, input, line, mappings, other},
+};
 
 /// Two ends that have exchanged a byte, and the addresses of the one that has connected.
 fn pair() -> ([Heard; 3], (SocketAddr, SocketAddr)) {
@@ -152,31 +137,6 @@ fn what_is_no_offer_is_left_alone() {
     }
 }
 
-/// This program again, as another process that does `part`, with this listener or connection as its standard input.
-fn start(part: &str, input: impl Into<OwnedFd>) -> Child {
-    let name = format!("shared_memory::{part}");
-    Command::new("/proc/self/exe")
-        .args([&name, "--exact", "--ignored", "--nocapture"])
-        .stdin(input.into())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
-fn input<T: From<OwnedFd>>() -> T {
-    use std::os::fd::AsFd as _;
-    std::io::stdin().as_fd().try_clone_to_owned().unwrap().into()
-}
-
-/// Reads a line of the other process.
-fn line(from: &mut TcpStream) -> String {
-    let (mut line, mut byte) = (String::new(), [0]);
-    while from.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
-        line.push(byte[0].into());
-    }
-    line
-}
-
 /// Ends this process when the test's does, or closes its connection.
 fn end_with(mut test: TcpStream) {
     thread::spawn(move || {
@@ -227,14 +187,6 @@ fn that_accepts() {
     pour(&end);
 }
 
-/// Starts a process that does `part`, with a connection to it.
-fn other(part: &str) -> (Child, TcpStream) {
-    let listener = TcpListener::bind(ANY).unwrap();
-    let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let child = start(part, theirs);
-    (child, listener.accept().unwrap().0)
-}
-
 /// Kills the other process, which pours; what this end has received are whole pieces of that, and its end is a reset.
 fn kill(mut child: Child, after: Duration, end: &Heard) {
     thread::sleep(after);
@@ -251,7 +203,7 @@ fn a_peer_that_is_killed_in_the_midst_is_reset() {
     let _turn = turn();
     for kills in 0..10 {
         let after = Duration::from_micros(kills * 2700);
-        let (child, mut test) = other("that_accepts");
+        let (child, mut test) = other("shared_memory::that_accepts");
         let end = End::new(Vec::new());
         Stream::connect(&end.0, ANY, line(&mut test).parse().unwrap()).unwrap();
         assert_eq!(hear(&end.1), Said::Started(Ok(())));
@@ -266,7 +218,7 @@ fn a_peer_that_is_killed_in_the_midst_is_reset() {
         let (listener, end) = (End::new(Vec::new()), End::new(Vec::new()));
         let at = listen(&listener);
         Stream::accept(&end.0, &listener.0).unwrap();
-        let (child, mut test) = other("that_connects");
+        let (child, mut test) = other("shared_memory::that_connects");
         writeln!(test, "{at}").unwrap();
         assert_eq!(hear(&end.1), Said::Started(Ok(())));
         assert_eq!(end.0.take(1), b"?");
@@ -290,7 +242,7 @@ fn what_a_killed_process_has_offered_is_deleted() {
     let _turn = turn();
     let connect = || {
         let peer = TcpListener::bind(ANY).unwrap();
-        let (child, mut test) = other("that_connects");
+        let (child, mut test) = other("shared_memory::that_connects");
         writeln!(test, "{}", peer.local_addr().unwrap()).unwrap();
         test.read_exact(&mut [0; 9]).unwrap();
         let (connection, from) = peer.accept().unwrap();
@@ -503,4 +455,43 @@ fn impossible_positions_reset_both_ends() {
         }
         close(ends);
     }
+}
+
+/// A killed peer had offered memory, which this side uses, and still sent by TCP. If a bell gets the connection's error, the receive must not take
+/// the end for the peer's finish.
+#[test]
+fn a_reset_that_a_bell_has_met_is_a_reset() {
+    let _turn = turn();
+    let (listener, end) = (End::new(Vec::new()), End::new(Vec::new()));
+    let at = listen(&listener);
+    Stream::accept(&end.0, &listener.0).unwrap();
+    let mut peer = TcpStream::connect(at).unwrap();
+    assert_eq!(hear(&end.1), Said::Started(Ok(())));
+    // The peer's offer: the magic number; the connecting side's `by_tcp`, not known yet, and its `wants`.
+    let offer = File::create_new(file(peer.local_addr().unwrap(), at)).unwrap();
+    offer.set_permissions(Permissions::from_mode(0o600)).unwrap();
+    offer.lock().unwrap();
+    offer.set_len(4 << 10).unwrap();
+    let ring_me = || offer.write_all_at(&[1], 384).unwrap();
+    offer.write_all_at(b"SoftNDK1", 0).unwrap();
+    offer.write_all_at(&u64::MAX.to_le_bytes(), 128 + 8).unwrap();
+    ring_me();
+    End::send(&end.0, b"accepts");
+    peer.read_exact(&mut [0]).unwrap();
+    assert_eq!(offer.metadata().unwrap().len(), (4 << 10) + (1 << 20));
+    End::deafen(&end.0, true);
+    peer.write_all(b"by TCP").unwrap();
+    thread::sleep(Duration::from_millis(20));
+    socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(peer);
+    thread::sleep(Duration::from_millis(20));
+    ring_me();
+    End::send(&end.0, b"rings");
+    End::finish(&end.0);
+    while !end.0.stream.is_finished() {
+        thread::yield_now();
+    }
+    End::deafen(&end.0, false);
+    assert_eq!(hear(&end.1), Said::Ended(Err(SocketError::Reset), b"by TCP".to_vec()));
+    close([listener, end]);
 }

@@ -159,7 +159,7 @@ mod tests {
         let (mut state, mut written, mut read) = (7, 0_u64, 0_u64);
         // Lengths of the pieces that were written and not read.
         let mut pieces = std::collections::VecDeque::new();
-        for _ in 0..200_000 {
+        for _ in 0..10_000 {
             let most = [10, 1000, 34 << 10, 80 << 10][draw(&mut state, 4) as usize];
             let wanted = 1 + draw(&mut state, most) as usize;
             let filled = sender.fill(|room| {
@@ -220,7 +220,7 @@ mod tests {
     fn nonsense_stays_within_the_ring() {
         let (mut sender, mut receiver, shared) = ring(10);
         let mut state = 11;
-        for _ in 0..100_000 {
+        for _ in 0..5_000 {
             let mut nonsense = || match draw(&mut state, 4) {
                 0 => draw(&mut state, 3 * SIZE),
                 1 => u64::MAX - draw(&mut state, 3 * SIZE),
