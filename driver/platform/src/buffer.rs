@@ -6,7 +6,7 @@ use core::{cell::UnsafeCell, slice};
 use crate::{Charge, LARGEST_TRANSFER, OutOfMemory, Platform, PoolQuota, Slice};
 
 /// The first size of a buffer. An idle connection has two buffers.
-const FIRST: usize = 8 << 10;
+const FIRST: usize = 4 << 10;
 /// The first size of the receive buffer of an accepted connection, until some received bytes were used: a peer that
 /// connects may send nothing.
 const ACCEPTED: usize = 1 << 10;

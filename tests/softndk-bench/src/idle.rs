@@ -1,4 +1,5 @@
-//! What connections cost on which nothing happens: processes that have none of them, and processes that have many, take turns.
+//! What many connections cost, on which nothing happens, or something in turn: processes that have none of them, and processes that have many,
+//! take turns.
 //!
 //! A process keeps what it has: connections made and closed for each round would leave the host's TCP with thousands that wait for their
 //! end, and work of its own that comes and goes while others are measured.
@@ -7,8 +8,9 @@ use std::{
     cell::RefCell,
     fs,
     io::{self, BufRead},
+    net::{TcpListener, TcpStream},
     path::Path,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
@@ -19,10 +21,11 @@ use crate::{
     bell::Bell,
     figures::{Figure, Target},
     link::Link,
+    memory::Message,
     ndk::{Adapter, Connector, Cq, Pd, Qp, QpSizes},
     peer::{Peer, tell},
     sample::{Round, compare},
-    wire::{Compared, Machines, figures, trips},
+    wire::{Compared, Machines, address, figures, trips},
 };
 
 const SIZE: usize = 1 << 20;
@@ -35,7 +38,9 @@ const TRIPS: usize = 500;
 /// Rows in a round.
 const ROWS: usize = 4;
 /// What may be spent on an idle connection, in KiB.
-const LIMIT: f64 = 32.0;
+const LIMIT: f64 = 16.0;
+/// Plain connections that are made, as a reference.
+const PLAIN: usize = 1000;
 
 /// Writes `rows` rows; each ends with a message, since what was written before one is there when it is.
 fn write(link: &Link, bell: &Bell, rows: usize) -> u64 {
@@ -80,34 +85,74 @@ fn resident() -> Result<f64> {
     Ok(line.trim().trim_end_matches("kB").trim().parse()?)
 }
 
+/// The connections of a process, besides the first.
+#[derive(Clone, Copy)]
+struct Many {
+    /// Nothing happens on them.
+    idle: usize,
+    /// Round trips take turns.
+    active: usize,
+}
+
+impl Many {
+    const NONE: Self = Self { idle: 0, active: 0 };
+}
+
+/// What it took to make them.
+#[derive(Serialize, Deserialize)]
+struct Made {
+    /// KiB of memory for all idle ones.
+    grown: f64,
+    /// The time for one idle one.
+    each: Duration,
+    /// The time for a plain one of TCP.
+    plain: Duration,
+}
+
+/// The time for one connection of the host's TCP, by a thread that connects and accepts.
+fn plain() -> io::Result<Duration> {
+    let listener = TcpListener::bind((address(2), 0))?;
+    let to = listener.local_addr()?;
+    let start = Instant::now();
+    let pairs = (0..PLAIN).map(|_| Ok((TcpStream::connect(to)?, listener.accept()?.0)));
+    let _pairs = pairs.collect::<io::Result<Vec<_>>>()?;
+    Ok(start.elapsed() / PLAIN as u32)
+}
+
 /// What a process is asked to do.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Work {
-    /// Round trips of 64 B.
+    /// Round trips of 64 B, on the first connection.
     Trips(usize),
+    /// Round trips of 64 B, on the active ones in turn.
+    Turns(usize),
     /// Rows of 1 MiB writes.
     Rows(usize),
 }
 
-/// Makes a connection and `count` idle ones, tells what memory those took, and does what is asked, until whoever started this process
+/// Makes a connection, and `idle` and `active` ones, tells what the idle ones took, and does what is asked, until whoever started this process
 /// closes its input. Each answer is how long the work took.
 ///
 /// # Errors
-/// None of the device: those of reading the process's memory, and of talking to the other one.
-pub fn serve(count: usize) -> Result<()> {
+/// None of the device: those of reading the process's memory, of plain connections, and of talking to the other one.
+pub fn serve(idle: usize, active: usize) -> Result<()> {
     let machines = Machines::new(Adapter::at);
     let bell = Bell::new();
     let link = machines.link(bell, TARGETS * SIZE);
+    let actives: Vec<_> = (0..active).map(|_| machines.link(bell, 2 * size_of::<Message>())).collect();
     let perform = |work| match work {
         Work::Trips(count) => trips(&link, count, |_| ()),
+        Work::Turns(count) => actives.iter().cycle().take(count).map(|link| trips(link, 1, |_| ())).sum(),
         Work::Rows(rows) => write(&link, bell, rows),
     };
-    for first in [Work::Trips(TRIPS), Work::Rows(1)] {
+    for first in [Work::Trips(TRIPS), Work::Turns(active), Work::Rows(1)] {
         perform(first);
     }
-    let before = resident()?;
-    let _idle = Idle::new(&machines, count);
-    tell(&(resident()? - before))?;
+    let plain = plain()?;
+    let (before, start) = (resident()?, Instant::now());
+    let _idle = Idle::new(&machines, idle);
+    let each = start.elapsed() / idle.max(1) as u32;
+    tell(&Made { grown: resident()? - before, each, plain })?;
     for line in io::stdin().lock().lines() {
         let work = serde_json::from_str(&line?).context("asked for something else")?;
         // What others have taken out of the processor's caches meanwhile is not what is measured.
@@ -117,6 +162,13 @@ pub fn serve(count: usize) -> Result<()> {
         tell(&start.elapsed())?;
     }
     Ok(())
+}
+
+/// A process with these connections.
+fn start(program: &Path, many: Many) -> Result<(RefCell<Peer>, Made)> {
+    let mut peer = Peer::start(program, &["idle", &many.idle.to_string(), &many.active.to_string()])?;
+    let made = peer.heard()?;
+    Ok((RefCell::new(peer), made))
 }
 
 /// A process that does the same again and again.
@@ -133,12 +185,8 @@ fn contender(peer: &RefCell<Peer>, work: fn(usize) -> Work) -> Round<'_> {
 /// # Errors
 /// Those of the processes.
 pub fn idle(bar: &ProgressBar, program: &Path, rounds: usize, count: usize) -> Result<Vec<Figure>> {
-    let start = |count: usize| {
-        let mut peer = Peer::start(program, &["idle", &count.to_string()])?;
-        let grown: f64 = peer.heard()?;
-        Ok::<_, anyhow::Error>((RefCell::new(peer), grown))
-    };
-    let ((alone, _), (among_idle, grown)) = (start(0)?, start(count)?);
+    let (alone, _) = start(program, Many::NONE)?;
+    let (among_idle, Made { grown, .. }) = start(program, Many { idle: count, active: 0 })?;
     let contenders: &mut [(usize, Round<'_>)] = &mut [
         (TRIPS, contender(&alone, Work::Trips)),
         (TRIPS, contender(&among_idle, Work::Trips)),
@@ -163,4 +211,46 @@ pub fn idle(bar: &ProgressBar, program: &Path, rounds: usize, count: usize) -> R
         target: Some(Target::AtMost(1.0)),
     };
     Ok(trip.into_iter().chain(write).chain([memory]).collect())
+}
+
+/// What a message costs where `count` connections are, `active` of which have one in turn, and what it costs to make a connection. The
+/// processes are of `program`, which is the one of this crate.
+///
+/// # Errors
+/// Those of the processes.
+pub fn connections(
+    bar: &ProgressBar,
+    program: &Path,
+    rounds: usize,
+    count: usize,
+    active: usize,
+) -> Result<Vec<Figure>> {
+    let (alone, _) = start(program, Many::NONE)?;
+    let (many, Made { each, plain, .. }) = start(program, Many { idle: count - active, active })?;
+    let contenders: &mut [(usize, Round<'_>)] =
+        &mut [(TRIPS, contender(&alone, Work::Trips)), (TRIPS, contender(&many, Work::Turns))];
+    let costs = compare(bar, rounds, contenders);
+    let name = format!("64 B round trip on {active} of {count} connections in turn");
+    let trip = figures(&name, "on the only one", [costs[1], costs[0]], 1, Compared::Time, None);
+    let [each, plain] = [each, plain].map(|time| time.as_nanos() as f64);
+    let made = Figure {
+        name: format!("a connection, {count} made in a row"),
+        unit: "ns",
+        value: each,
+        reference: "TCP connect and accept".to_owned(),
+        reference_value: plain,
+        compared: "times its time",
+        ratio: each / plain,
+        target: None,
+    };
+    Ok(trip.into_iter().chain([made]).collect())
+}
+
+/// As many connections, both of whose ends are of one process, as it may have files for; 10,000 at most.
+#[must_use]
+pub fn most_connections() -> usize {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next());
+    let files: usize = limit.and_then(|limit| limit.parse().ok()).unwrap_or(10_000);
+    (files.saturating_sub(2 * PLAIN + 100) / 2).clamp(1, 10_000)
 }

@@ -27,7 +27,7 @@ struct Arguments {
     /// Only the groups whose names contain this: messages, write, write-captured, wake, threads, queue-pairs, tokens
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
-    /// Measure connections over TCP between two devices instead: idle, writes, round-trips, processes, shared (memory)
+    /// Measure connections over TCP between two devices instead: idle, connections, writes, round-trips, processes, shared (memory)
     #[arg(long)]
     wire: bool,
     /// Fail if a target is missed
@@ -71,10 +71,12 @@ enum Part {
         #[arg(long)]
         processor: Option<usize>,
     },
-    /// Do what is asked, beside idle connections
+    /// Do what is asked, beside other connections
     Idle {
-        /// So many
-        count: usize,
+        /// So many on which nothing happens
+        idle: usize,
+        /// So many that take turns
+        active: usize,
     },
 }
 
@@ -90,8 +92,9 @@ const GROUPS: [(&str, Group); 7] = [
     ("tokens", |bar| Ok(scale::tokens(bar))),
 ];
 
-const WIRE: [(&str, Group); 5] = [
+const WIRE: [(&str, Group); 6] = [
     ("idle", |bar| idle::idle(bar, &std::env::current_exe()?, 50, 1000)),
+    ("connections", |bar| idle::connections(bar, &std::env::current_exe()?, 50, idle::most_connections(), 1000)),
     ("writes", |bar| two_processes::writes(bar, &std::env::current_exe()?, 100)),
     ("round-trips", |bar| wire::round_trips(bar, 50)),
     ("processes", |bar| two_processes::round_trips(bar, &std::env::current_exe()?, 50)),
@@ -115,7 +118,7 @@ fn main() -> Result<()> {
         Some(Task::Peer { part: Part::Writes { served, processor } }) => {
             return two_processes::serve(served, processor);
         }
-        Some(Task::Peer { part: Part::Idle { count } }) => return idle::serve(count),
+        Some(Task::Peer { part: Part::Idle { idle, active } }) => return idle::serve(idle, active),
         None => {}
     }
     let mut figures = Vec::new();
