@@ -12,6 +12,7 @@ pub mod memory;
 pub mod messages;
 pub mod ndk;
 mod peer;
+pub mod plot;
 pub mod sample;
 pub mod scale;
 pub mod tcp;

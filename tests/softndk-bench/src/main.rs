@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use softndk_bench::{
     counted, crowd,
     figures::{Figure, table},
-    idle, messages, scale,
+    idle, messages, plot, scale,
     two_processes::{self, Served},
     wake, wire, write,
 };
@@ -37,6 +37,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Draw latency and bandwidth by size, and messages by connections, beside their references, into this file, as SVG
+    Plot {
+        /// The file
+        file: PathBuf,
+    },
     /// Pass so many batches and measure nothing: for callgrind
     Count {
         /// Batches of 16 messages
@@ -70,6 +75,9 @@ enum Part {
         /// On this processor
         #[arg(long)]
         processor: Option<usize>,
+        /// Pieces of a stream, or messages that are sent back, of this size
+        #[arg(long)]
+        size: Option<usize>,
     },
     /// Do what is asked, beside other connections
     Idle {
@@ -101,11 +109,23 @@ const WIRE: [(&str, Group); 6] = [
     ("shared", |bar| two_processes::shared(bar, &std::env::current_exe()?, 50)),
 ];
 
+fn progress(what: &'static str) -> Result<ProgressBar> {
+    let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}").context("the progress style")?;
+    Ok(ProgressBar::new_spinner().with_style(style).with_message(what))
+}
+
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     match arguments.task {
         Some(Task::Count { batches }) => {
             counted::run(batches);
+            return Ok(());
+        }
+        Some(Task::Plot { file }) => {
+            let bar = progress("plot")?;
+            let drawing = plot::svg(&bar, &std::env::current_exe()?, plot::ROUNDS, &plot::CONNECTIONS)?;
+            bar.finish_and_clear();
+            std::fs::write(&file, drawing).with_context(|| format!("cannot write {}", file.display()))?;
             return Ok(());
         }
         Some(Task::Crowd { peers, at, check }) => {
@@ -115,8 +135,8 @@ fn main() -> Result<()> {
             }
             return if check { crowd::check(&waits) } else { Ok(()) };
         }
-        Some(Task::Peer { part: Part::Writes { served, processor } }) => {
-            return two_processes::serve(served, processor);
+        Some(Task::Peer { part: Part::Writes { served, processor, size } }) => {
+            return two_processes::serve(served, processor, size);
         }
         Some(Task::Peer { part: Part::Idle { idle, active } }) => return idle::serve(idle, active),
         None => {}
@@ -124,8 +144,7 @@ fn main() -> Result<()> {
     let mut figures = Vec::new();
     let groups: &[(&str, Group)] = if arguments.wire { &WIRE } else { &GROUPS };
     for (name, group) in groups.iter().filter(|(name, _)| name.contains(&arguments.only)) {
-        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}").context("the progress style")?;
-        let bar = ProgressBar::new_spinner().with_style(style).with_message(*name);
+        let bar = progress(name)?;
         bar.enable_steady_tick(Duration::from_millis(500));
         figures.extend(group(&bar)?);
         bar.finish_and_clear();

@@ -114,6 +114,19 @@ impl Rings {
     }
 }
 
+/// Nanoseconds of a message at so many queue pairs, and in as many rings.
+pub(crate) fn by_count(bar: &ProgressBar, counts: &[usize]) -> Vec<[f64; 2]> {
+    let adapter = Adapter::default();
+    let measure = |&count: &usize| {
+        let (crowd, mut rings) = (Crowd::new(&adapter, count, bar), Rings::new(count));
+        let contenders: &mut [(usize, Round<'_>)] =
+            &mut [(ROUND, timed(|count| crowd.pass(count))), (ROUND, timed(|count| rings.pass(count)))];
+        let costs = compare(bar, 20, contenders);
+        [costs[0].typical, costs[1].typical]
+    };
+    counts.iter().map(measure).collect()
+}
+
 /// Cost at 1, 100 and 10,000 queue pairs.
 pub fn queue_pairs(bar: &ProgressBar) -> Vec<Figure> {
     let adapter = Adapter::default();

@@ -44,6 +44,11 @@ const DEPTH: usize = 2 * SMALL_ROW;
 /// Round trips in a round.
 const TRIPS: usize = 500;
 
+/// Pieces of a row, by their size.
+pub(crate) fn row(size: usize) -> usize {
+    if size < 8 << 10 { SMALL_ROW } else { ROW }
+}
+
 /// What a process is the other end of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Served {
@@ -104,7 +109,7 @@ struct Offer {
 ///
 /// # Errors
 /// The host's TCP's.
-pub fn serve(served: Served, processor: Option<usize>) -> Result<()> {
+pub fn serve(served: Served, processor: Option<usize>, size: Option<usize>) -> Result<()> {
     processor.map(pin);
     std::thread::spawn(|| {
         let _ended = io::copy(&mut io::stdin(), &mut io::sink());
@@ -116,8 +121,11 @@ pub fn serve(served: Served, processor: Option<usize>) -> Result<()> {
         Ok(listener)
     };
     match served {
-        Served::Stream => Ok(tcp::serve_stream(&listener()?, SIZE, TARGETS, ROW)?),
-        Served::Echo => Ok(tcp::serve_echo(&listener()?, size_of::<Message>())?),
+        Served::Stream => {
+            let size = size.unwrap_or(SIZE);
+            Ok(tcp::serve_stream(&listener()?, size, TARGETS, row(size))?)
+        }
+        Served::Echo => Ok(tcp::serve_echo(&listener()?, size.unwrap_or(size_of::<Message>()))?),
         _ => serve_writes(served),
     }
 }
@@ -140,20 +148,30 @@ fn serve_writes(served: Served) -> Result<()> {
 }
 
 /// The process of the other end.
-struct Other {
+pub(crate) struct Other {
     peer: Peer,
     offer: Offer,
 }
 
 impl Other {
     fn start(program: &Path, served: Served, processor: Option<usize>) -> Result<Self> {
+        Self::sized(program, served, processor, None)
+    }
+
+    /// For pieces of this size.
+    pub(crate) fn sized(program: &Path, served: Served, processor: Option<usize>, size: Option<usize>) -> Result<Self> {
         let name = served.to_possible_value().context("no name for that")?;
-        let processor = processor.map(|processor| processor.to_string());
+        let [processor, size] = [processor, size].map(|number| number.map(|number| number.to_string()));
         let mut task = vec!["writes", name.get_name()];
         task.extend(processor.iter().flat_map(|processor| ["--processor", processor]));
+        task.extend(size.iter().flat_map(|size| ["--size", size]));
         let mut peer = Peer::start(program, &task)?;
         let offer = peer.heard()?;
         Ok(Self { peer, offer })
+    }
+
+    pub(crate) fn listens(&self) -> SocketAddr {
+        self.offer.listens
     }
 
     /// What both processes have spent.
@@ -173,7 +191,7 @@ fn cpu_time(process: u32) -> Duration {
 }
 
 /// The end that writes. The connection ends first.
-struct Writer {
+pub(crate) struct Writer {
     _connector: Connector,
     side: Side,
     bell: &'static Bell,
@@ -188,7 +206,7 @@ impl Writer {
     }
 
     /// With the other end on this processor.
-    fn at(program: &Path, served: Served, processor: Option<usize>) -> Result<Self> {
+    pub(crate) fn at(program: &Path, served: Served, processor: Option<usize>) -> Result<Self> {
         let other = Other::start(program, served, processor)?;
         let bell = Bell::new();
         let adapter = served.adapter(1);
@@ -199,7 +217,7 @@ impl Writer {
     }
 
     /// Writes `rows` rows of `row` pieces, a batch at a time; each ends with a message, since what was written before one is there when it is, and with its answer.
-    fn pass(&self, rows: usize, row: usize, size: usize) -> u64 {
+    pub(crate) fn pass(&self, rows: usize, row: usize, size: usize) -> u64 {
         let Self { side, bell, other: Other { offer, .. }, .. } = self;
         for _ in 0..rows {
             side.qp.receive(0, &side.buffer.message(1));
@@ -254,7 +272,7 @@ pub fn round_trips(bar: &ProgressBar, program: &Path, rounds: usize) -> Result<V
 }
 
 /// Does `work` on a thread, as a thread that is pinned stays so, and what it starts.
-fn pinned<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+pub(crate) fn pinned<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|panic| resume_unwind(panic))
 }
 

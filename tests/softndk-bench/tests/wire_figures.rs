@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use indicatif::ProgressBar;
-use softndk_bench::{idle, two_processes, wire};
+use softndk_bench::{idle, plot, two_processes, wire};
 
 /// Every figure is there, beside its reference; what they are is for `cargo xtask bench --wire`.
 #[test]
@@ -23,5 +23,24 @@ fn every_figure_is_there() {
     for figure in &figures {
         let values = [figure.value, figure.reference_value, figure.ratio];
         assert!(values.iter().all(|value| value.is_finite() && *value > 0.0), "{figure:?}");
+    }
+}
+
+#[test]
+fn the_drawing_has_each_line() {
+    let program = Path::new(env!("CARGO_BIN_EXE_softndk-bench"));
+    let drawing = plot::svg(&ProgressBar::hidden(), program, 1, &[1, 10]).expect("a drawing");
+    for (text, times) in [
+        ("shared memory, polled", 2),
+        ("shared memory, armed", 1),
+        ("over TCP, armed", 2),
+        ("blocking TCP", 1),
+        ("in one process", 1),
+        ("memcpy", 1),
+        ("queue pairs of a process", 1),
+        ("as many rings", 1),
+        ("1 MiB", 2),
+    ] {
+        assert_eq!(drawing.matches(&format!("\n{text}\n")).count(), times, "{text}");
     }
 }

@@ -36,6 +36,9 @@ pub struct Wanted {
     /// Measure TCP over the adapter under Wine, beside VXLAN of Linux, and RDMA, beside TCP; write target/report/cable.json
     #[arg(long, conflicts_with_all = ["wire", "only"])]
     pub cable: bool,
+    /// Draw latency and bandwidth by size, and messages by connections, beside their references, into this file instead, as SVG
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "only", "wire", "cable", "check"])]
+    plot: Option<PathBuf>,
     /// Fail if a target is missed
     #[arg(long)]
     pub check: bool,
@@ -44,6 +47,11 @@ pub struct Wanted {
 /// Measures, prints a table or JSON, and writes target/report/bench.json.
 pub fn bench(wanted: &Wanted) -> Result<()> {
     let program = build()?;
+    if let Some(file) = &wanted.plot {
+        run(Command::new(&program).arg("plot").arg(file))?;
+        println!("drawing: {}", file.display());
+        return Ok(());
+    }
     let name = if wanted.wire { "wire.json" } else { "bench.json" };
     let path = paths::root().join("target/report").join(name);
     fs::create_dir_all(path.parent().context("a report without a folder")?)?;

@@ -22,15 +22,26 @@ pub const RATE: &str = "operations in a second";
 /// The title of a panel of bandwidths.
 pub const BANDWIDTH: &str = "bandwidth, MB/s";
 
+/// What the values of a panel belong to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Bytes of a message.
+    Bytes,
+    /// So many of something.
+    Count,
+}
+
 /// A part of the drawing.
 pub struct Panel {
     /// What its values are.
     pub title: &'static str,
+    /// What they belong to.
+    pub by: By,
     /// The lines of the panel.
     pub lines: Vec<Line>,
 }
 
-/// A line of a panel: values by bytes.
+/// A line of a panel.
 pub struct Line {
     name: String,
     style: ShapeStyle,
@@ -41,6 +52,12 @@ impl Line {
     /// The line of an operation.
     pub fn new(operation: &str, name: String, points: Vec<(f64, f64)>) -> Self {
         Self { name, style: colour(operation).stroke_width(2), points }
+    }
+
+    /// The line of one of three things.
+    pub fn nth(nth: usize, name: String, points: Vec<(f64, f64)>) -> Self {
+        let colour = OPERATIONS.get(nth).map_or(BLACK, |(_, colour)| *colour);
+        Self { name, style: colour.stroke_width(2), points }
     }
 
     /// A thin and pale line, beside [`Self::new`].
@@ -58,12 +75,15 @@ fn colour(operation: &str) -> RGBColor {
     OPERATIONS.iter().find(|(name, _)| *name == operation).map_or(BLACK, |(_, colour)| *colour)
 }
 
-/// A document with these panels, one below the other. Each line's name is beside its end. An error: a panel has nothing to draw.
-pub fn svg(panels: Vec<Panel>) -> anyhow::Result<String> {
+/// A document with these panels, one below the other, above a line that says where they were measured. Each line's name is beside its end. An
+/// error: a panel has nothing to draw.
+pub fn svg(panels: Vec<Panel>, machine: String) -> anyhow::Result<String> {
     let mut document = String::new();
-    let root = SVGBackend::with_string(&mut document, SIZE).into_drawing_area();
-    root.fill(&WHITE)?;
-    for (area, Panel { title, lines }) in root.split_evenly((panels.len(), 1)).iter().zip(panels) {
+    let all = SVGBackend::with_string(&mut document, (SIZE.0, SIZE.1 + 2 * NAME as u32)).into_drawing_area();
+    all.fill(&WHITE)?;
+    let (root, foot) = all.split_vertically(SIZE.1);
+    foot.draw(&Text::new(machine, (NAME, 0), ("sans-serif", 14).into_font().color(&BLACK)))?;
+    for (area, Panel { title, by, lines }) in root.split_evenly((panels.len(), 1)).iter().zip(panels) {
         let sizes = range(lines.iter().flat_map(|line| &line.points).map(|point| point.0)).context("no figures")?;
         let values = range(lines.iter().flat_map(|line| &line.points).map(|point| point.1)).context("no figures")?;
         let mut chart = ChartBuilder::on(area)
@@ -72,8 +92,11 @@ pub fn svg(panels: Vec<Panel>) -> anyhow::Result<String> {
             .margin_right(NAMES)
             .x_label_area_size(30)
             .y_label_area_size(70)
-            .build_cartesian_2d(sizes.log_scale().base(2.0), values.log_scale())?;
-        let sizes = |size: &f64| bytes(size.round() as usize);
+            .build_cartesian_2d(sizes.log_scale().base(if by == By::Bytes { 2.0 } else { 10.0 }), values.log_scale())?;
+        let sizes = |size: &f64| match by {
+            By::Bytes => bytes(size.round() as usize),
+            By::Count => number(size.round()),
+        };
         chart.configure_mesh().x_label_formatter(&sizes).y_label_formatter(&|value| number(*value)).draw()?;
         let mut ends = Vec::new();
         for Line { name, style, points } in lines {
@@ -91,8 +114,8 @@ pub fn svg(panels: Vec<Panel>) -> anyhow::Result<String> {
             root.draw(&Text::new(name, (right, place - NAME / 2), ("sans-serif", 14).into_font().color(&style.color)))?;
         }
     }
-    root.present()?;
-    drop(root);
+    all.present()?;
+    drop((all, root, foot));
     Ok(document)
 }
 
@@ -143,8 +166,14 @@ mod tests {
                 Line::reference("memcpy".to_owned(), points()),
             ]
         };
-        let panels = [LATENCY, BANDWIDTH].map(|title| Panel { title, lines: lines() });
-        let drawing = svg(panels.into()).unwrap();
+        let mut panels: Vec<_> =
+            [LATENCY, BANDWIDTH].map(|title| Panel { title, by: By::Bytes, lines: lines() }).into();
+        let counted = Line::nth(1, "counted".to_owned(), vec![(1.0, 2.0), (10_000.0, 3.0)]);
+        panels.push(Panel { title: "by so many", by: By::Count, lines: vec![counted] });
+        let drawing = svg(panels, "somewhere".to_owned()).unwrap();
+        for text in ["counted", "10,000", "somewhere"] {
+            assert_eq!(drawing.matches(&format!("\n{text}\n")).count(), 1, "{text} in {drawing}");
+        }
         assert!(drawing.starts_with("<svg ") && drawing.trim_end().ends_with("</svg>"), "{drawing}");
         for text in ["write, here", "read, there", "memcpy", "1 MiB"] {
             assert_eq!(drawing.matches(&format!("\n{text}\n")).count(), 2, "{text} in {drawing}");
@@ -167,6 +196,6 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_no_drawing() {
-        assert!(svg(vec![Panel { title: RATE, lines: Vec::new() }]).is_err());
+        assert!(svg(vec![Panel { title: RATE, by: By::Bytes, lines: Vec::new() }], String::new()).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use figures::{BANDWIDTH, LATENCY, Latency, Line, Panel, RATE, Samples, bytes};
+use figures::{BANDWIDTH, By, LATENCY, Latency, Line, Panel, RATE, Samples, bytes};
 use serde::Serialize;
 
 use super::Operation;
@@ -78,13 +78,18 @@ impl Measurements {
                 let points: Vec<_> = rows.map(|row| (f64::from(row.bytes), value(row))).collect();
                 (!points.is_empty()).then(|| Line::new(operation, operation.to_owned(), points))
             };
-            Panel { title, lines: Operation::ALL.into_iter().filter_map(|operation| line(operation.name())).collect() }
+            Panel {
+                title,
+                by: By::Bytes,
+                lines: Operation::ALL.into_iter().filter_map(|operation| line(operation.name())).collect(),
+            }
         };
-        figures::svg(vec![
+        let panels = vec![
             panel(LATENCY, |row| row.latency_us.median),
             panel(RATE, |row| row.rate),
             panel(BANDWIDTH, |row| row.bandwidth() / 1e6),
-        ])
+        ];
+        figures::svg(panels, figures::machine())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The figures as a drawing.
 
-use figures::{BANDWIDTH, LATENCY, Line, Panel, RATE};
+use figures::{BANDWIDTH, By, LATENCY, Line, Panel, RATE};
 
 use super::report::{Figures, Measurements, Row};
 
@@ -25,9 +25,9 @@ pub(super) fn svg(measurements: &Measurements) -> anyhow::Result<String> {
             let rows = measurements.figures.iter().filter(|row| Some(row.operation) == first);
             lines.push(Line::reference("memcpy".to_owned(), rows.map(points).collect()));
         }
-        Panel { title, lines }
+        Panel { title, by: By::Bytes, lines }
     });
-    figures::svg(panels.into())
+    figures::svg(panels.into(), figures::machine())
 }
 
 /// A line for each operation and path. Those of the plain path are thin and pale.
