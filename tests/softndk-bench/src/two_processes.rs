@@ -349,7 +349,7 @@ fn word_trips(count: usize) -> u64 {
 }
 
 /// Between two processes that share memory, each on a processor: round trips of 64 B, beside a word between two threads and blocking sockets of two
-/// processes; 1 MiB writes, beside memcpy; 64 B writes, beside those over TCP.
+/// processes; 1 MiB writes, beside memcpy; 64 B writes, beside those over TCP, and these beside as many messages of TCP.
 ///
 /// # Errors
 /// The host's TCP's, or of the other processes.
@@ -389,6 +389,14 @@ pub fn shared(bar: &ProgressBar, program: &Path, rounds: usize) -> Result<Vec<Fi
         pin(0);
         Ok(compare(bar, rounds, &mut [(4, timed(|rows| small(&writer, rows)))]))
     })?;
+    let each_call = pinned(|| {
+        let reader = Other::sized(program, Served::Stream, Some(1), Some(size_of::<Message>()))?;
+        pin(0);
+        let mut stream =
+            tcp::Stream::new(reader.offer.listens, size_of::<Message>(), SMALL_ROW).context("no stream")?;
+        let tcp = |rows| stream.pass(rows).map_or_else(|error| panic!("the stream broke: {error}"), |()| 0);
+        Ok(compare(bar, rounds, &mut [(4, timed(tcp))]))
+    })?;
     let trip = |name: &str, reference: &str, costs, most| {
         let name = format!("64 B round trip of two processes, shared memory, {name}");
         figures(&name, reference, costs, 1, Compared::Time, Some(Target::AtMost(most)))
@@ -396,13 +404,14 @@ pub fn shared(bar: &ProgressBar, program: &Path, rounds: usize) -> Result<Vec<Fi
     let of_one =
         |cost: Cost, row: usize| Cost { median: cost.median / row as f64, typical: cost.typical / row as f64, ..cost };
     let large = [of_one(polled[2], ROW), polled[3]];
-    let small = [polled[4], by_tcp[0]].map(|cost| of_one(cost, SMALL_ROW));
+    let [shared, by_tcp, each_call] = [polled[4], by_tcp[0], each_call[0]].map(|cost| of_one(cost, SMALL_ROW));
     let all = [
         trip("polled", "a word between two threads", [polled[0], polled[1]], 3.0),
         trip("polled", "TCP of two processes", [polled[0], armed[1]], 0.5),
         trip("armed", "TCP of two processes", [armed[0], armed[1]], 1.5),
         figures("1 MiB write, shared memory", "memcpy", large, 1, Compared::Rate, Some(Target::AtLeast(0.5))),
-        figures("64 B write, shared memory", "over TCP", small, 1, Compared::Rate, None),
+        figures("64 B write, shared memory", "over TCP", [shared, by_tcp], 1, Compared::Rate, None),
+        figures("64 B write, over TCP", "64 B of TCP, a call each", [by_tcp, each_call], 1, Compared::Rate, None),
     ];
     Ok(all.into_iter().flatten().collect())
 }

@@ -18,7 +18,7 @@ fn every_figure_is_there() {
         two_processes::shared(&bar, program, 2),
     ];
     let figures: Vec<_> = groups.into_iter().flat_map(|group| group.expect("a group")).collect();
-    assert_eq!(figures.len(), 36);
+    assert_eq!(figures.len(), 38);
     assert_eq!(figures.iter().filter(|figure| figure.target.is_some()).count(), 10);
     for figure in &figures {
         let values = [figure.value, figure.reference_value, figure.ratio];
