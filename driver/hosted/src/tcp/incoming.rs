@@ -280,6 +280,7 @@ impl Incoming {
                 return Some(Ok(SHARED));
             }
             if is_finished {
+                shared.show_finish();
                 return Some(Ok(0));
             }
             if let Some(end) = *end {

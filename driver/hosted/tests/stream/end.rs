@@ -162,6 +162,11 @@ impl End {
         self.work.lock().unwrap().data.len()
     }
 
+    /// The bytes that were received, and not taken.
+    pub(crate) fn received(&self) -> usize {
+        self.work.lock().unwrap().received.len()
+    }
+
     /// Takes `count` received bytes, once they are there.
     pub(crate) fn take(&self, count: usize) -> Vec<u8> {
         let until = Instant::now() + LIMIT;

@@ -314,6 +314,33 @@ fn a_ring_that_nobody_reads_delays_no_other_connection() {
     close(tcp);
 }
 
+/// A thread that polls looks at the rings, and gets no bells: it sees the peer's finish there.
+#[test]
+fn a_finish_is_seen_by_polling() {
+    let _turn = turn();
+    let (ends, _) = pair();
+    let [_, (active, _), (passive, said)] = &ends;
+    let poll_until = |is_over: &dyn Fn() -> bool| {
+        let until = Instant::now() + Duration::from_secs(10);
+        while !is_over() && Instant::now() < until {
+            Tcp::poll_hint();
+        }
+        assert!(is_over(), "nothing tells it");
+    };
+    for _ in 0..20 {
+        End::send(active, b"message");
+        poll_until(&|| passive.received() == 7);
+        passive.take(7);
+        let received = Instant::now();
+        poll_until(&|| received.elapsed() > Duration::from_millis(5));
+    }
+    End::finish(active);
+    let heard = std::cell::OnceCell::new();
+    poll_until(&|| said.try_recv().is_ok_and(|said| heard.set(said).is_ok()) || heard.get().is_some());
+    assert_eq!(heard.get(), Some(&Said::Ended(Ok(()), Vec::new())));
+    close(ends);
+}
+
 /// Its reads and writes are calls of this test.
 struct Duplex(Stream<Hosted>);
 

@@ -42,6 +42,8 @@ pub(super) struct Shared {
     is_full: AtomicBool,
     /// The position in the peer's ring up to which bytes were shown.
     shown: AtomicU64,
+    /// A receive has said that the peer writes no more.
+    has_shown_finish: AtomicBool,
 }
 
 /// Whether this process offers and accepts memory.
@@ -76,7 +78,8 @@ fn is_here(local: SocketAddr, remote: SocketAddr) -> bool {
 
 impl Shared {
     fn new(segment: Segment) -> Arc<Self> {
-        Arc::new(Self { segment, is_full: AtomicBool::new(false), shown: AtomicU64::new(0) })
+        let (is_full, has_shown_finish) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { segment, is_full, shown: AtomicU64::new(0), has_shown_finish })
     }
 
     pub(super) fn is_accepted(&self) -> bool {
@@ -119,6 +122,11 @@ impl Shared {
         self.segment.theirs().sender.0.finished.load(Ordering::Acquire) != 0
     }
 
+    /// A receive says that the peer writes no more.
+    pub(super) fn show_finish(&self) {
+        self.has_shown_finish.store(true, Ordering::Relaxed);
+    }
+
     /// This side writes no more.
     pub(super) fn finish(&self) {
         self.segment.ours().sender.0.finished.store(1, Ordering::Release);
@@ -137,9 +145,11 @@ impl Shared {
         self.is_full.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there is something to do: bytes to show, or room for a send that awaits it.
+    /// Whether there is something to do: bytes to show, the peer's finish, or room for a send that awaits it.
     pub(super) fn is_due(&self) -> bool {
-        self.has_bytes() || self.is_full.load(Ordering::Relaxed) && self.has_room()
+        self.has_bytes()
+            || self.is_finished() && !self.has_shown_finish.load(Ordering::Relaxed)
+            || self.is_full.load(Ordering::Relaxed) && self.has_room()
     }
 
     /// Says before a sleep what is to wake this side. The caller then looks once more.
