@@ -69,21 +69,21 @@ fn processes(bar: &ProgressBar, program: &Path, rounds: usize, served: Served) -
 
 /// The same of blocking sockets.
 fn tcp(bar: &ProgressBar, program: &Path, rounds: usize) -> Result<Measured> {
-    pinned(|| {
-        Measured::new(bar, |size| {
-            let start = |served| Other::sized(program, served, Some(1), Some(size));
-            let (echo, reader) = (start(Served::Echo)?, start(Served::Stream)?);
-            pin(0);
-            let mut ping_pong = PingPong::with(echo.listens(), size).context("no ping-pong")?;
-            let mut stream = Stream::new(reader.listens(), size, row(size)).context("no stream")?;
-            let contenders = &mut [
-                (TRIPS, timed(|count| ping_pong.pass(count).map_or_else(|error| panic!("{error}"), |()| 0))),
-                (1, timed(|rows| stream.pass(rows).map_or_else(|error| panic!("{error}"), |()| 0))),
-            ];
-            let costs = compare(bar, rounds, contenders);
-            Ok([costs[0].median, costs[1].median / row(size) as f64])
-        })
-    })
+    let measure = |size| {
+        let start = |served| Other::sized(program, served, Some(1), Some(size));
+        let (echo, reader) = (start(Served::Echo)?, start(Served::Stream)?);
+        // Not before: a process is where the thread is that starts it.
+        pin(0);
+        let mut ping_pong = PingPong::with(echo.listens(), size).context("no ping-pong")?;
+        let mut stream = Stream::new(reader.listens(), size, row(size)).context("no stream")?;
+        let contenders = &mut [
+            (TRIPS, timed(|count| ping_pong.pass(count).map_or_else(|error| panic!("{error}"), |()| 0))),
+            (1, timed(|rows| stream.pass(rows).map_or_else(|error| panic!("{error}"), |()| 0))),
+        ];
+        let costs = compare(bar, rounds, contenders);
+        Ok([costs[0].median, costs[1].median / row(size) as f64])
+    };
+    Measured::new(bar, |size| pinned(|| measure(size)))
 }
 
 /// In one process: writes, and copies, MB/s by size.
