@@ -8,7 +8,7 @@ use platform::{Charge, LARGEST_TRANSFER, OutOfMemory, Platform, PoolQuota, Slice
 use simkernel::{SimKernel, boot};
 
 /// Bytes of a buffer at first.
-const FIRST: usize = 8 << 10;
+const FIRST: usize = 4 << 10;
 
 /// Receives `bytes`, as a kernel does: the room that was lent.
 fn receive(buffer: &mut Incoming<SimKernel>, bytes: &[u8]) -> usize {
