@@ -61,7 +61,7 @@ fn each_message_is_recorded_with_the_first_bytes_of_its_data() {
         active.device.start_capture(OWNER, &ALL).unwrap();
         assert_eq!(active.device.start_capture(OWNER + 1, &ALL), Err(CaptureError::Busy));
         receive(passive, 3);
-        [64, 0, 4000].iter().for_each(|length| send(active, *length));
+        [64, 0, 3000].iter().for_each(|length| send(active, *length));
         assert_eq!(statuses(active, 3), [Ok(()); 3]);
         let found = records(active);
         let addresses = |record: &Record| (Some(record.source), Some(record.destination));
@@ -69,7 +69,7 @@ fn each_message_is_recorded_with_the_first_bytes_of_its_data() {
         assert!(found.iter().all(|(record, _)| addresses(record) == (local, remote)), "{found:?}");
         let found: Vec<_> =
             found.iter().map(|(record, data)| (record.kind, record.value as usize, &data[..])).collect();
-        for ((kind, length, bytes), sent) in found.iter().zip([64, 0, 4000]) {
+        for ((kind, length, bytes), sent) in found.iter().zip([64, 0, 3000]) {
             let (ulpdu, kept) = if apart {
                 assert_eq!((*kind, *length), (RecordKind::Stream, fpdu::size((UNTAGGED + sent) as u16)));
                 (&bytes[fpdu::LENGTH..], (fpdu::LENGTH + MAX_HEADER + 16).min(*length))
