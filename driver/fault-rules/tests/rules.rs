@@ -110,13 +110,13 @@ fn each_point_takes_its_statuses_and_filters_and_no_others() {
     }
 }
 
-// Shows S1705.
 #[test]
 fn a_queue_pair_carries_out_these_points() {
     let requests: Vec<_> = Point::ALL.into_iter().filter(|point| point.is_request()).map(Point::name).collect();
     assert_eq!(requests, ["fast-register", "bind", "send", "read", "write"]);
 }
 
+// Shows S1705.
 #[test]
 fn a_wrong_rule_says_where_and_what_was_expected() {
     let cases = [

@@ -175,7 +175,7 @@ pub unsafe trait Sockets: Send + Sync + 'static {
     ///
     /// # Safety
     /// As for [`Sockets::connect`], but the socket was connected, and `finish` was not called. No bytes: the send completes
-    /// when shared memory has room. The up to [`LARGEST_TRANSFER`] bytes lie in memory from [`crate::Platform::allocate`] and are not written until the send
+    /// when shared memory has room. Bytes, [`LARGEST_TRANSFER`] at most, lie in memory from [`crate::Platform::allocate`] and are not written until the send
     /// completes.
     unsafe fn send(
         socket: *mut Self::Socket,

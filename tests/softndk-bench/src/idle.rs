@@ -130,8 +130,8 @@ enum Work {
     Rows(usize),
 }
 
-/// Makes a connection, and `idle` and `active` ones, tells what the idle ones took, and does what is asked, until whoever started this process
-/// closes its input. Each answer is how long the work took.
+/// Makes a connection, `active` ones that take turns, and `idle` ones; tells what the idle ones took; then does what the process that started
+/// this one asks, until that closes the input. Each answer is how long the work took.
 ///
 /// # Errors
 /// None of the device: those of reading the process's memory, of plain connections, and of talking to the other one.

@@ -81,9 +81,9 @@ enum Part {
     },
     /// Do what is asked, beside other connections
     Idle {
-        /// So many on which nothing happens
+        /// The number of idle ones
         idle: usize,
-        /// So many that take turns
+        /// The number of those that take turns
         active: usize,
     },
 }

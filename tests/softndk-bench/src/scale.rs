@@ -114,7 +114,7 @@ impl Rings {
     }
 }
 
-/// Nanoseconds of a message at so many queue pairs, and in as many rings.
+/// For each of `counts`: nanoseconds of a message at that number of queue pairs, and in that number of rings.
 pub(crate) fn by_count(bar: &ProgressBar, counts: &[usize]) -> Vec<[f64; 2]> {
     let adapter = Adapter::default();
     let measure = |&count: &usize| {

@@ -22,9 +22,10 @@ fn every_figure_is_there() {
     assert_eq!(figures.iter().filter(|figure| figure.target.is_some()).count(), 10);
     for figure in &figures {
         let values = [figure.value, figure.reference_value, figure.ratio];
-        // The kernel may account a thread's time after the round: so short a round may have taken none.
-        let least = if figure.name.contains("processors") { -1.0 } else { 0.0 };
-        assert!(values.iter().all(|value| value.is_finite() && *value > least), "{figure:?}");
+        // Linux may account a thread's time after the round, so one of two rounds may have taken none.
+        let may_be_none = figure.name.contains("processors") && figure.name.ends_with("p10");
+        assert!(values.iter().all(|value| *value > 0.0 || may_be_none && *value == 0.0), "{figure:?}");
+        assert!(values.iter().all(|value| value.is_finite()), "{figure:?}");
     }
 }
 

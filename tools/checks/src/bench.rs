@@ -27,7 +27,7 @@ pub struct Wanted {
     /// Print JSON instead of the table
     #[arg(long)]
     pub json: bool,
-    /// Only the groups whose names contain this: messages, write, write-captured, wake, threads, queue-pairs, tokens; with --wire: idle, writes, round-trips
+    /// Only the groups whose names contain this: messages, write, write-captured, wake, threads, queue-pairs, tokens; with --wire: idle, connections, writes, round-trips, processes, shared
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
     /// Measure two devices connected by TCP, beside plain TCP, and write target/report/wire.json

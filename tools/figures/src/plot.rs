@@ -27,7 +27,7 @@ pub const BANDWIDTH: &str = "bandwidth, MB/s";
 pub enum By {
     /// Bytes of a message.
     Bytes,
-    /// So many of something.
+    /// A number of connections.
     Count,
 }
 

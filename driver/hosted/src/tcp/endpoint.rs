@@ -50,8 +50,7 @@ pub(super) struct Endpoint {
     looked_at: AtomicBool,
     incoming: Mutex<Incoming>,
     outgoing: Mutex<Outgoing>,
-    /// Closed after the directions have taken back what they offer in the name of the connection: then the host may give its addresses to
-    /// another one.
+    /// Dropped last: once the socket is closed, the host may give its addresses to another connection, whose offer has the same name.
     source: OnceLock<Source>,
 }
 
@@ -75,7 +74,7 @@ fn lock<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
     part.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends a connection whose peer has written what cannot be into the memory: both reactors get the end of TCP.
+/// Ends a connection whose peer has written an impossible position: the reactors of both processes get the end of TCP.
 fn break_off(stream: &TcpStream) {
     // An error: it has ended.
     let _ended = stream.shutdown(Shutdown::Both);

@@ -17,7 +17,7 @@ use super::{
     turn,
 };
 
-/// A peer that has rung 64 times so often, before this side heard one bell, floods it.
+/// The reads of 64 bells each, in one call of `hear`, after which the peer counts as one that floods this side.
 const MOST_BELLS: u32 = 64;
 
 /// The receive or accept that waits.

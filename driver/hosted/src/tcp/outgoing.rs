@@ -75,7 +75,7 @@ impl Outgoing {
         self.path = Path::Accepted;
     }
 
-    /// Tells the peer that no more bytes follow. TCP itself cannot carry that where it has to carry bells.
+    /// Tells the peer that no more bytes follow. Through memory, if the connection has it: TCP goes on with the bells.
     pub(super) fn finish(&mut self, stream: &TcpStream, endpoint: &Endpoint) -> io::Result<()> {
         if let Path::Offered(shared) = &self.path
             && shared.refuse()
@@ -112,7 +112,7 @@ impl Outgoing {
         *own = sender;
     }
 
-    /// The incoming direction has heard a bell or the end of the connection, or has gone over to other memory.
+    /// The incoming direction has read a bell or the end of the connection, or its path has changed.
     pub(super) fn is_told(&mut self, is_dead: bool, stream: &TcpStream, endpoint: &Endpoint) -> AllEnded {
         if is_dead && matches!(self.path, Path::Shared(..)) {
             self.failed.get_or_insert(SocketError::Reset);

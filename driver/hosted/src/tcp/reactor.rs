@@ -51,11 +51,11 @@ const STANDS_BACK: Duration = Duration::from_millis(1);
 /// The most events that one poll returns.
 const EVENTS: usize = 256;
 
-/// While the rings of some connections are looked at, a thread that polls asks the host for events only after so many looks.
+/// A thread that polls, and looks at rings, asks the host for events with every 128th look.
 const LOOKS_PER_POLL: u32 = 128;
 
 /// Before the thread that serves sleeps, it looks at the rings for SPIN: a peer on another processor may answer sooner than a wake-up takes. After
-/// n times in vain it does so before one of 2^n sleeps only, so that a peer that needs this processor gets it.
+/// n such spins in a row that ended no request, the thread does not spin before its next 2^n sleeps: a peer that needs this processor gets it.
 const SPIN: Duration = Duration::from_micros(20);
 const MOST_VAIN_SPINS: u32 = 10;
 
@@ -321,8 +321,9 @@ struct Service {
     rings: Vec<(Arc<Endpoint>, Arc<Shared>)>,
     /// The looks at `rings` since the host was asked for events.
     looks: u32,
-    /// The sleeps before which `spin` does nothing, and its last calls that were in vain.
+    /// The next sleeps before which the thread does not spin.
     skips: u32,
+    /// The last spins, in a row, that ended no request.
     vain_spins: u32,
 }
 

@@ -49,8 +49,8 @@ pub(super) struct Shared {
 /// Whether this process offers and accepts memory.
 static SHARES: AtomicBool = AtomicBool::new(true);
 
-/// Whether connections that are made from now on within this machine share memory with processes of this user, if these do. They do
-/// unless this says no.
+/// Whether connections that are made from now on within this machine share memory with processes of this user, if these do. True,
+/// unless this was called.
 pub fn share_memory(shares: bool) {
     SHARES.store(shares, Ordering::Relaxed);
 }
@@ -152,7 +152,8 @@ impl Shared {
             || self.is_full.load(Ordering::Relaxed) && self.has_room()
     }
 
-    /// Says before a sleep what is to wake this side. The caller then looks once more.
+    /// Before this side's thread sleeps: tells the peer for what it has to ring. The caller then looks at the ring again, as the peer may
+    /// have written before it read this.
     pub(super) fn want(&self, wants: Wants) {
         self.segment.ours().wants.0.fetch_or(wants as u32, Ordering::SeqCst);
         fence(Ordering::SeqCst);

@@ -120,8 +120,8 @@ impl Receiver {
         let end = if (start..sent).contains(&unused) { unused } else { sent };
         let length = end.checked_sub(start).filter(|length| *length <= SIZE)?.min(to_end(start)).min(PIECE);
         let first = self.shared.segment.their_ring()?.wrapping_add((start % SIZE) as usize);
-        // SAFETY: `length` bytes of the ring, as just checked. If the peer changes them meanwhile, this side reads some bytes of each, as of a
-        // peer that sends nonsense.
+        // SAFETY: `length` bytes of the ring, as just checked. A peer that writes them now has this side read old and new bytes, as a
+        // peer does that sends nonsense.
         let bytes = unsafe { slice::from_raw_parts(first, length as usize) };
         let used = if bytes.is_empty() { 0 } else { take(bytes).min(bytes.len()) };
         self.received += used as u64;

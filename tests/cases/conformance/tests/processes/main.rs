@@ -1,8 +1,8 @@
-//! Every case with two ends once more, each end on a device of a process of its own: between them is TCP of this machine, or on the path of rings the
-//! memory that such devices share.
+//! Every case with two ends, each end on a device of a process of its own. On the path of control codes the devices' bytes go by TCP of this
+//! machine, on the path of rings through the memory that both devices share.
 //!
-//! The program starts itself once more, to have the second device; the memory of the cases is, as both
-//! processes are one program to them. One case is played after the other, as they have addresses of the machine.
+//! This program starts itself again, to have the second device. Both processes share the memory of the cases, as they are one program to
+//! them. One case is played after the other, as they have addresses of the machine.
 #![cfg(target_os = "linux")]
 
 #[macro_use]

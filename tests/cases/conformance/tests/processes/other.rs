@@ -21,8 +21,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts this program once more, to have a device and nothing else: the test of that name serves it, and connections share memory or do
-    /// not.
+    /// Starts this program again, to have a device and nothing else: the test of that name serves it. `shares`: its device offers and accepts
+    /// shared memory.
     pub(crate) fn start(test: &str, shares: bool) -> io::Result<Self> {
         static PATH: LazyLock<io::Result<String>> = LazyLock::new(shared::share);
         let path = PATH.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
